@@ -1,10 +1,13 @@
 """What happens, as it happens: `/events`."""
 
+import queue
 import signal
+import subprocess
+import threading
 
 import pytest
 
-from harness.broker import Broker, run
+from harness.broker import BINARY, Broker, run
 from harness.events import Stream
 from harness.wait import until
 from test_api import keys, request  # noqa: F401
@@ -134,3 +137,28 @@ def test_refusals_are_told_and_a_key_that_is_removed_ends_its_streams(tmp_path, 
             broker.signal(signal.SIGHUP)
             assert stream.until(lambda kind, _: kind == "end")[-1] == ("end", {"reason": "not-authenticated"})
             assert stream.next() is None
+
+
+def test_the_command_prints_a_line_for_each_event(stage, name):
+    url = f"http://127.0.0.1:{stage.http_port}"
+    shown = subprocess.Popen(
+        [BINARY, "events", "--prefix", name, "--url", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        # The stream may begin behind an event: clients come until one is seen.
+        lines = queue.Queue()
+        threading.Thread(target=lambda: [lines.put(line) for line in shown.stdout], daemon=True).start()
+
+        def seen():
+            stage.client(f"{name}\x1b[2J").close()
+            return None if lines.empty() else lines.get()
+
+        line = until(seen, what="a line")
+        assert "\x1b" not in line and "client." in line and f"{name}\\u{{1b}}[2J" in line
+    finally:
+        shown.kill()
+        shown.wait()
+    done = run("events", "--for", "1", "--json", "--url", url)
+    assert done.returncode == 0, done.stderr
+    done = run("events", "--type", "nothing", "--url", url)
+    assert done.returncode == 1 and "types of events" in done.stderr

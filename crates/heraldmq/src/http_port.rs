@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,27 @@ impl HttpPort {
         let request = self.authorized(self.agent()?.get(&url))?;
         let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
         self.read(&url, request.call())
+    }
+
+    /// An answer that goes on, until it ends or `lasts` is over.
+    pub(crate) fn stream(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        lasts: Option<Duration>,
+    ) -> Result<impl BufRead, Failure> {
+        let url = self.url(path);
+        let request = self.authorized(self.agent()?.get(&url))?;
+        let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
+        let limits = request.config().timeout_global(lasts);
+        let limits = limits.timeout_recv_response(Some(PATIENCE));
+        let answer = limits.build().call();
+        let answer = answer.map_err(|error| Failure::Runtime(format!("{url}: {error}")))?;
+        if !answer.status().is_success() {
+            self.read(&url, Ok(answer))?;
+            unreachable!("an answer that is no success is a failure");
+        }
+        Ok(BufReader::new(answer.into_body().into_reader()))
     }
 
     /// The answer to a JSON body.

@@ -1,30 +1,28 @@
-//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`: what is in
-//! a running broker, from any of its nodes, by the HTTP API.
+//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `queues`,
+//! `queue`, `retained`, `stats`, `top`, `events`: what is in a running broker, from any of its nodes, by the HTTP API.
 //!
 //! Deliberately absent: what is asked of which node; the one at `--url` asks the others.
 
 mod cells;
 mod client;
 mod lists;
+mod live;
 mod matching;
+mod messages;
+mod shown;
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use admin::page::{Missing, Page};
-use report::Table;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
-use crate::failure::{Failure, complain};
-use crate::http_port::{HttpPort, parse};
+use crate::failure::Failure;
 
 use client::{ClientArguments, DisconnectArguments};
 use lists::{
     ClientsArguments, DropsArguments, NodesArguments, SessionsArguments, SettingsArguments,
     ShardsArguments, SubscriptionsArguments,
 };
+use live::{EventsArguments, StatsArguments, TopArguments};
 use matching::MatchArguments;
+use messages::{QueueArguments, QueuesArguments, RetainedArguments};
 
 /// A command on a running broker.
 #[derive(clap::Subcommand)]
@@ -36,6 +34,12 @@ pub(crate) enum Command {
     Match(MatchArguments),
     Sessions(SessionsArguments),
     Drops(DropsArguments),
+    Queues(QueuesArguments),
+    Queue(QueueArguments),
+    Retained(RetainedArguments),
+    Stats(StatsArguments),
+    Top(TopArguments),
+    Events(EventsArguments),
     Settings(SettingsArguments),
     Nodes(NodesArguments),
     Shards(ShardsArguments),
@@ -50,147 +54,14 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Match(arguments) => matching::matching(arguments),
         Command::Sessions(arguments) => lists::sessions(arguments),
         Command::Drops(arguments) => lists::drops(arguments),
+        Command::Queues(arguments) => messages::queues(arguments),
+        Command::Queue(arguments) => messages::queue(arguments),
+        Command::Retained(arguments) => messages::retained(arguments),
+        Command::Stats(arguments) => live::stats(arguments),
+        Command::Top(arguments) => live::top(arguments),
+        Command::Events(arguments) => live::events(arguments),
         Command::Settings(arguments) => lists::settings(arguments),
         Command::Nodes(arguments) => lists::nodes(arguments),
         Command::Shards(arguments) => lists::shards(arguments),
-    }
-}
-
-/// Not all nodes have answered.
-const IN_PART: u8 = 4;
-
-const EXIT_CODES: &str = "\
-Exit codes: 0 found; 1 refused, or the node does not answer; 2 wrong command line; 3 not found; 4 answered in part.";
-
-/// How an answer is shown.
-#[derive(clap::Args)]
-pub(crate) struct Shown {
-    /// Print the answer as it came, JSON.
-    #[arg(long)]
-    json: bool,
-    /// Leave the header of the table out.
-    #[arg(long)]
-    no_header: bool,
-}
-
-/// How much of a list is shown.
-#[derive(clap::Args)]
-pub(crate) struct Walk {
-    /// The most rows of a page, 1 to 500.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=500))]
-    limit: u16,
-    /// All pages, one after the other.
-    #[arg(long)]
-    all: bool,
-}
-
-/// Prints one page of a list, or all of them.
-fn print_list<T: DeserializeOwned>(
-    node: &HttpPort,
-    path: &str,
-    query: Vec<(&str, String)>,
-    (walk, shown): (&Walk, &Shown),
-    table: impl Fn(&[T]) -> Table,
-) -> Result<ExitCode, Failure> {
-    let mut after: Option<String> = None;
-    let mut partial: Vec<Missing> = Vec::new();
-    loop {
-        let mut query = query.clone();
-        query.push(("limit", walk.limit.to_string()));
-        if let Some(after) = &after {
-            query.push(("after", after.clone()));
-        }
-        let text = node.get_with(path, &query)?;
-        let page: Page<T> = parse(&text)?;
-        let is_first = after.is_none();
-        if shown.json {
-            print(&(text + "\n"))?;
-        } else if !page.items.is_empty() || is_first {
-            let table = table(&page.items);
-            let table = match shown.no_header || !is_first {
-                true => table.without_header(),
-                false => table,
-            };
-            print(&table.to_string())?;
-        }
-        for missing in page.partial {
-            if !partial.contains(&missing) {
-                partial.push(missing);
-            }
-        }
-        after = page.next;
-        if after.is_none() || !walk.all {
-            break;
-        }
-    }
-    if after.is_some() {
-        complain("more follows: --all shows it");
-    }
-    Ok(exit_code(&partial))
-}
-
-/// Prints a list that has one page.
-fn print_whole<T: DeserializeOwned>(
-    node: &HttpPort,
-    path: &str,
-    query: &[(&str, String)],
-    shown: &Shown,
-    table: impl Fn(&[T]) -> Table,
-) -> Result<ExitCode, Failure> {
-    let text = node.get_with(path, query)?;
-    let page: Page<T> = parse(&text)?;
-    if shown.json {
-        print(&(text + "\n"))?;
-    } else {
-        let table = table(&page.items);
-        let table = match shown.no_header {
-            true => table.without_header(),
-            false => table,
-        };
-        print(&table.to_string())?;
-    }
-    Ok(exit_code(&page.partial))
-}
-
-/// Says who has not answered.
-fn exit_code(partial: &[Missing]) -> ExitCode {
-    for missing in partial {
-        let node = match (missing.node_name.as_str(), missing.node) {
-            ("", Some(node)) => node.to_string(),
-            ("", None) => missing.missing.join(" "),
-            (name, _) => name.to_owned(),
-        };
-        complain(&format!("partial: {node} ({})", missing.reason.name()));
-    }
-    match partial {
-        [] => ExitCode::SUCCESS,
-        _ => ExitCode::from(IN_PART),
-    }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads it has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::Runtime(error.to_string())),
-    }
-}
-
-/// The path of a client, if its identifier fits into one unchanged.
-fn path_of(client_id: &str) -> Option<String> {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'~' | b'-');
-    let begins = client_id.bytes().next().is_some_and(|b| b != b'.');
-    (begins && client_id.len() <= 256 && client_id.bytes().all(is_plain))
-        .then(|| format!("/api/v1/clients/{client_id}"))
-}
-
-/// The answer to a question about one client.
-fn get_client(node: &HttpPort, client_id: &str) -> Result<String, Failure> {
-    match path_of(client_id) {
-        Some(path) => node.get(&path),
-        None => {
-            let body: Value = serde_json::json!({ "client_id": client_id });
-            node.post("/api/v1/lookup", &body)
-        }
     }
 }

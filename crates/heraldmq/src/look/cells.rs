@@ -41,6 +41,15 @@ pub(super) fn number(value: Option<u64>) -> String {
     grouped
 }
 
+/// A rate, or a dash: two digits behind the point below 10.
+pub(super) fn rate(per_s: Option<f64>) -> String {
+    match per_s {
+        None => "-".to_owned(),
+        Some(rate) if rate > 0.0 && rate < 10.0 => format!("{rate:.2}"),
+        Some(rate) => number(Some(rate.round() as u64)),
+    }
+}
+
 /// How long ago a moment is, in its two largest units.
 pub(super) fn ago(at: Option<&At>, now: SystemTime) -> String {
     let moment = at.and_then(|at| humantime::parse_rfc3339(&at.to_string()).ok());
@@ -78,6 +87,14 @@ mod tests {
             (1_234_567, "1,234,567"),
         ] {
             assert_eq!(number(Some(value)), expected);
+        }
+        for (value, expected) in [
+            (None, "-"),
+            (Some(0.0), "0"),
+            (Some(0.125), "0.12"),
+            (Some(1_234.6), "1,235"),
+        ] {
+            assert_eq!(rate(value), expected);
         }
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         for (seconds, expected) in [

@@ -8,7 +8,7 @@ use admin::api::{At, Client, ClientState, Gone, SubscriptionChanged};
 use serde_json::json;
 
 use super::cells::{ago, number, or_dash, shown};
-use super::{EXIT_CODES, exit_code, get_client, path_of, print};
+use super::shown::{EXIT_CODES, exit_code, get_client, path_of, print};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 

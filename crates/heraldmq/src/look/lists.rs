@@ -7,7 +7,7 @@ use admin::api::{ClientRow, DropRow, NodeRow, SettingRow, ShardRow, Subscription
 use report::Table;
 
 use super::cells::{ago, number, or_dash, shown};
-use super::{EXIT_CODES, Shown, Walk, print_list, print_whole};
+use super::shown::{EXIT_CODES, Shown, Walk, print_list, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 

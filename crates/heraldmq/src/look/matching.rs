@@ -7,7 +7,7 @@ use report::Table;
 use serde_json::json;
 
 use super::cells::{number, or_dash, shown};
-use super::{EXIT_CODES, exit_code, print};
+use super::shown::{EXIT_CODES, exit_code, print};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 

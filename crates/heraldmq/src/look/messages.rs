@@ -1,0 +1,143 @@
+//! Queues and retained messages as tables.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use admin::api::{QueueRow, QueuedMessage, RetainedRow};
+use report::Table;
+
+use super::cells::{ago, number, or_dash, rate, shown};
+use super::shown::{EXIT_CODES, Shown, Walk, path_of, print_list, print_whole};
+use crate::failure::Failure;
+use crate::http_port::HttpPort;
+
+/// List the queues with most messages or bytes, or with the oldest message.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct QueuesArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// What comes first.
+    #[arg(long, default_value = "bytes", value_parser = ["messages", "bytes", "age"])]
+    by: String,
+    /// The most rows, 1 to 100.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
+    limit: u16,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(crate) fn queues(arguments: &QueuesArguments) -> Result<ExitCode, Failure> {
+    let query = [
+        ("by", arguments.by.clone()),
+        ("limit", arguments.limit.to_string()),
+    ];
+    let (node, how) = (&arguments.node, &arguments.shown);
+    print_whole(node, "/api/v1/queues", &query, how, queues_table)
+}
+
+pub(super) fn queues_table(rows: &[QueueRow]) -> Table {
+    let now = SystemTime::now();
+    let header = [
+        "CLIENT ID",
+        "CLASS",
+        "NODE",
+        "OLDEST",
+        "MESSAGES",
+        "LIMIT",
+        "BYTES",
+        "IN/S",
+        "OUT/S",
+    ];
+    let mut table = Table::new(header).with_text(1..4);
+    for row in rows {
+        table.row([
+            shown(&row.client_id),
+            shown(&row.class),
+            shown(&row.node_name),
+            ago(row.oldest_at.as_ref(), now),
+            number(Some(row.messages)),
+            number(Some(row.limit_messages)),
+            number(Some(row.bytes)),
+            rate(row.in_per_s),
+            rate(row.out_per_s),
+        ]);
+    }
+    table
+}
+
+/// List what waits for a client with a durable session, the oldest first.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct QueueArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// The client identifier.
+    #[arg(value_name = "CLIENT")]
+    client: String,
+    #[command(flatten)]
+    walk: Walk,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(crate) fn queue(arguments: &QueueArguments) -> Result<ExitCode, Failure> {
+    let path = path_of(&arguments.client).ok_or_else(|| {
+        let why = "identifiers that do not fit into a path are asked for by POST /api/v1/queue";
+        Failure::Usage(why.to_owned())
+    })?;
+    let path = path.replacen("/clients/", "/sessions/", 1) + "/queue";
+    let how = (&arguments.walk, &arguments.shown);
+    print_list(&arguments.node, &path, Vec::new(), how, queue_table)
+}
+
+fn queue_table(rows: &[QueuedMessage]) -> Table {
+    let header = ["SEQUENCE", "TOPIC", "GROUP", "EXPIRES", "QOS", "BYTES"];
+    let mut table = Table::new(header).with_text(1..4);
+    for row in rows {
+        let expires = row.expires_at.as_ref().map(ToString::to_string);
+        table.row([
+            row.sequence.to_string(),
+            shown(&row.topic),
+            or_dash(row.group.as_deref()),
+            or_dash(expires.as_deref()),
+            row.qos.to_string(),
+            number(Some(row.payload_bytes)),
+        ]);
+    }
+    table
+}
+
+/// List retained messages in the order of their topics.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct RetainedArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// A topic filter that topics match.
+    #[arg(value_name = "FILTER", default_value = "#")]
+    filter: String,
+    #[command(flatten)]
+    walk: Walk,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(crate) fn retained(arguments: &RetainedArguments) -> Result<ExitCode, Failure> {
+    let query = vec![("filter", arguments.filter.clone())];
+    let how = (&arguments.walk, &arguments.shown);
+    print_list(&arguments.node, "/api/v1/retained", query, how, |rows| {
+        let mut table = Table::new(["TOPIC", "EXPIRES", "QOS", "BYTES"]).with_text(1..2);
+        for row in rows {
+            let RetainedRow { topic, qos, .. } = row;
+            let expires = row.expires_at.as_ref().map(ToString::to_string);
+            table.row([
+                shown(topic),
+                or_dash(expires.as_deref()),
+                qos.to_string(),
+                number(Some(row.payload_bytes)),
+            ]);
+        }
+        table
+    })
+}
