@@ -246,7 +246,12 @@ test("live events come, and what was left out is said", async () => {
 
 test("nothing jumps in 20 s of live figures", () => at("", async (page) => {
   await pause(4000);
-  await page.evaluate(`window.shifts = []; new PerformanceObserver((list) => { for (const entry of list.getEntries()) window.shifts.push([entry.value, entry.sources.map((one) => (one.node?.nodeType === 3 ? one.node.parentElement : one.node)?.outerHTML?.slice(0, 120))]); }).observe({ type: "layout-shift" })`);
+  // A figure at the end of its column may get a digit more: its end stays.
+  await page.evaluate(`window.shifts = []; new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) for (const { node, previousRect: before, currentRect: now } of entry.sources)
+      if (Math.abs(before.top - now.top) > 1 || (Math.abs(before.left - now.left) > 1 && Math.abs(before.right - now.right) > 1))
+        window.shifts.push((node?.nodeType === 3 ? node.parentElement : node)?.outerHTML?.slice(0, 120));
+  }).observe({ type: "layout-shift" })`);
   await pause(20_000);
   assert.deepEqual(await page.evaluate("window.shifts"), []);
 }));

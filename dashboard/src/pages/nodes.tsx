@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { NodeChange, NodeRow, ShardRow } from "../api.types";
 import { ask, get, missingOf, post, problemOf, remove, type Problem } from "../api";
+import { startedAt } from "../clock";
 import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, plural, unknown, visible } from "../format";
 import { Failed, Head, isStale } from "../notices";
@@ -39,7 +40,7 @@ export function Nodes() {
         { head: "Sessions", width: 9, figure: true, cell: (row) => count(row.health?.sessions) },
         { head: "Led", width: 6, figure: true, cell: (row) => count(row.health?.shards_led) },
         { head: "Memory", width: 10, figure: true, cell: (row) => bytes(row.health?.memory_bytes) },
-        { head: "Up for", width: 13, figure: true, cell: (row) => duration(row.health?.uptime_s) },
+        { head: "Started", width: 13, figure: true, cell: (row) => startedAt(row.health?.uptime_s) },
         { head: "Version", width: 9, cell: (row) => row.version },
         { head: "Actions", width: 25, figure: true, cell: (row) => <span class="in-place end">
           {row.state === "draining"

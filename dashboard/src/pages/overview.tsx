@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Health, NodeRow, Stats } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart, type Line } from "../chart";
-import { heard, offsetMs } from "../clock";
+import { heard, offsetMs, startedAt } from "../clock";
 import { bytes, count, duration, plural, rate, share, unknown, visible } from "../format";
 import { sum, times, type Series } from "../history";
 import { Failed, Head, Partial, isStale } from "../notices";
@@ -66,7 +66,7 @@ function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
   if (failing.length > 0)
     return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "not as it should be"}`).join("; ")}.</>;
   const youngest = nodes ? Math.min(...nodes.map((node) => node.health?.uptime_s ?? Infinity)) : Infinity;
-  const since = Number.isFinite(youngest) ? `, none started again for ${duration(youngest)}` : "";
+  const since = Number.isFinite(youngest) ? `, none started again since ${startedAt(youngest)}` : "";
   return <>{plural(health.nodes.length, "node")}, {health.nodes.length > 1 ? "all are well" : "it is well"}{since}.{health.alarms.length > 0 && <> <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a>.</>}</>;
 }
 
@@ -138,7 +138,7 @@ function NodeTable({ nodes, rates, stats, series }: { nodes: Polled<{ items: Nod
       { head: "Disk free", figure: true, width: 10, cell: (row) => bytes(row.health?.disk_free_bytes) },
       { head: "Shards led", figure: true, width: 11, cell: (row) => count(row.health?.shards_led) },
       { head: "Clock", figure: true, width: 9, cell: (row) => (row.clock_offset_ms == null ? unknown : `${row.clock_offset_ms < 0 ? "−" : "+"}${Math.abs(row.clock_offset_ms)} ms`) },
-      { head: "Up for", figure: true, width: 13, cell: (row) => duration(row.health?.uptime_s) },
+      { head: "Started", figure: true, width: 13, cell: (row) => startedAt(row.health?.uptime_s) },
     ]} />
   );
 }
