@@ -146,13 +146,6 @@ need_prometheus() {
     PATH="$PATH:$unpacked/usr/bin"
 }
 
-# Node and chromium, for the tests of the dashboard; CHROMIUM names another browser.
-need_chromium() {
-    need node nodejs
-    need npm npm
-    [ -x "${CHROMIUM:-/usr/bin/chromium}" ] || install chromium
-}
-
 # unpack FOLDER PACKAGE ...: fetches Debian packages and unpacks them into a folder, without installing them.
 unpack() {
     into=$1

@@ -1,11 +1,15 @@
 // Starts one or three nodes on loopback, for trying the dashboard, its tests and its screenshots.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { tmpdir } from "node:os";
 
 const binary = process.env.HERALDMQ_BIN ?? "heraldmq";
 export const key = "for-trying-only";
+
+/** People who can log in: each has its role for a name, and `password of NAME`. */
+const people = ["viewer", "operator", "administrator"];
+export const password = (name) => `password of ${name}`;
 
 export async function startCluster({ size = 3, base = 26000, folder = join(tmpdir(), "heraldmq-dashboard") } = {}) {
   rmSync(folder, { recursive: true, force: true });
@@ -14,10 +18,15 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   writeFileSync(token, key, { mode: 0o600 });
   const secret = join(folder, "secret");
   writeFileSync(secret, "a secret of a cluster that is only tried, and has no other use", { mode: 0o600 });
+  const users = join(folder, "people");
+  for (const name of people) {
+    const added = spawnSync(binary, ["passwd", users, name], { input: password(name) });
+    if (added.status !== 0) throw new Error(`heraldmq passwd: ${added.error ?? added.stderr}`);
+  }
   const nodes = [];
   for (let n = 1; n <= size; n++) {
     const node = { name: `mq-${n}`, mqtt: base + n, http: base + 10 + n, cluster: base + 20 + n };
-    node.process = startNode(node, n === 1, folder, { token, secret }, base + 21);
+    node.process = startNode(node, n === 1, folder, { token, secret, users }, base + 21);
     nodes.push(node);
   }
   // Whatever ends this process ends its nodes.
@@ -27,7 +36,7 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   return cluster;
 }
 
-function startNode(node, bootstrap, folder, { token, secret }, seed) {
+function startNode(node, bootstrap, folder, { token, secret, users }, seed) {
   const place = join(folder, node.name);
   mkdirSync(place);
   const config = {
@@ -38,7 +47,7 @@ function startNode(node, bootstrap, folder, { token, secret }, seed) {
       env: "Test", host: "127.0.0.1", port: node.cluster, nodeName: node.name,
       seedEndpoints: `127.0.0.1:${seed}`, secretFile: secret,
     },
-    http: { host: "127.0.0.1", port: node.http, tokenFile: token },
+    http: { host: "127.0.0.1", port: node.http, tokenFile: token, userFile: users, operators: "operator", administrators: "administrator" },
     limits: { session: { queueMessages: 2000 } },
   };
   writeFileSync(join(place, "conf.yml"), JSON.stringify(config));
