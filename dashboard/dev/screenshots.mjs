@@ -1,7 +1,7 @@
 // Takes the pictures of docs/images/dashboard. DASHBOARD_URL names a dashboard that runs, such as that of dev/try.mjs; without
 // it, a cluster is started and given some minutes.
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { open } from "./browser.mjs";
@@ -13,6 +13,7 @@ const hashes = {
   retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms",
 };
 const wanted = process.argv.slice(2);
+const taken = [];
 
 const own = process.env.DASHBOARD_URL ? null : await start();
 const url = process.env.DASHBOARD_URL ?? own.url;
@@ -27,7 +28,8 @@ for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
       await page.waitForTimeout(["overview", "drops"].includes(name) ? 6000 : 2000);
       if (name === "nodes") await page.click("main tbody a");
       await page.waitForTimeout(300);
-      await page.screenshot({ path: join(folder, `${name}-${colorScheme}${narrow}.png`) });
+      taken.push(`${name}-${colorScheme}${narrow}.png`);
+      await page.screenshot({ path: join(folder, taken.at(-1)) });
       await page.close();
     }
     await context.close();
@@ -35,7 +37,7 @@ for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
 await browser.close();
 await own?.stop();
 if (spawnSync("pngquant", ["--version"]).status === 0)
-  for (const name of readdirSync(folder)) execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", join(folder, name)]);
+  for (const name of taken) execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", join(folder, name)]);
 
 async function start() {
   const { startCluster } = await import("./cluster.mjs");

@@ -14,7 +14,7 @@ export function EventList({ query }: { query: Record<string, string | undefined>
   const stream = useEvents(query);
   return (
     <>
-      <p class="soft">{states[stream.state]}{stream.gaps[0] && ` ${visible(stream.gaps[0].node_name)} left out ${stream.gaps[0].count === null ? "some events" : plural(stream.gaps[0].count, "event")}.`}</p>
+      <p class="soft small">{states[stream.state]}{stream.gaps[0] && ` ${visible(stream.gaps[0].node_name)} left out ${stream.gaps[0].count === null ? "some events" : plural(stream.gaps[0].count, "event")}.`}</p>
       {stream.state === "live" && stream.events.length === 0 && <Empty>Nothing has happened since this was opened.</Empty>}
       {stream.events.length > 0 && <Table label="Events" open rows={stream.events} keyOf={(event) => `${event.node} ${event.seq}`} columns={[
         { head: "Time", width: 12, cell: (event) => <time title={event.at}>{showTime(event.at)}</time> },

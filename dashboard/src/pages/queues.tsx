@@ -32,7 +32,7 @@ export function Queues() {
           { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
           { head: "Messages", width: 10, figure: true, cell: (row) => count(row.messages) },
           { head: "Limit", width: 8, figure: true, cell: (row) => count(row.limit_messages) },
-          { head: "Full", width: 14, cell: (row) => <><Bar part={fill(row)} /> {Math.round(fill(row) * 100)} %</> },
+          { head: "Full", width: 15, cell: (row) => <><Bar part={fill(row)} /> {Math.round(fill(row) * 100)} %</> },
           { head: "Bytes", width: 9, figure: true, cell: (row) => bytes(row.bytes) },
           { head: "Oldest", width: 12, figure: true, cell: (row) => <Ago at={row.oldest_at} /> },
           { head: "In /s", width: 8, figure: true, cell: (row) => rate(row.in_per_s) },
