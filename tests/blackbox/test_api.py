@@ -324,6 +324,10 @@ def test_subscriptions_are_found_however_many_a_client_has(stage, name):
                 (f"{name}b", f"{name}z/2"),
             ]
             assert len(walk(stage, f"/api/v1/clients/{name}a/subscriptions", limit)) == 41
+            assert len(walk(stage, f"/api/v1/subscriptions?client={name}a", limit)) == 41
+            rows = walk(stage, f"/api/v1/subscriptions?client={name}a&prefix={name}z", limit)
+            assert [row["filter"] for row in rows] == [f"{name}z/1"]
+        assert request(stage, "GET", f"/api/v1/subscriptions?client={name}c")[0] == 404
 
 
 def test_long_filters_make_no_long_answer(name):

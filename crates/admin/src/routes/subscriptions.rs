@@ -44,9 +44,12 @@ pub(super) async fn list(
         after: query.after,
         budget_ms: query.budget_ms,
     };
-    let found = broker
-        .subscriptions(query.prefix, params.range(&list)?)
-        .await?;
+    let range = params.range(&list)?;
+    let found = match query.client {
+        Some(client) => broker.subscriptions_of(client, query.prefix, range),
+        None => broker.subscriptions(query.prefix, range),
+    };
+    let found = found.await?;
     Ok(Json(found.page(&list)))
 }
 
