@@ -150,6 +150,26 @@ def test_why_a_message_does_not_arrive(stage, name):
     assert stage.api(f"/api/v1/clients/{name}c")["queue"]["messages"] == 0
 
 
+def test_a_connected_client_whose_queue_is_full_does_not_get_a_message(stage, name):
+    props = {"session_expiry": 600, "receive_maximum": 1}
+    with stage.client(name, props=props) as slow, stage.client(f"{name}p") as publisher:
+        slow.subscribe(f"{name}/#", qos=1)
+        question = {"topic": f"{name}/t", "qos": 1}
+
+        def outcome(**asked):
+            return request(stage, "POST", "/api/v1/match", {**question, **asked})[1]
+
+        assert outcome()["receivers"][0]["outcome"] == "delivered"
+        for _ in range(8):
+            publisher.published(f"{name}/t", qos=1)
+        found = until(lambda: (found := outcome())["counts"]["dropped"] and found, what="the full queue")
+        [receiver] = found["receivers"]
+        assert (receiver["state"], receiver["outcome"], receiver["reason"]) == ("connected", "dropped", "queue_full_messages")
+        assert receiver["detail"] == "5 of 5 messages wait" and found["counts"]["delivered"] == 0
+        # What is not kept does not wait there.
+        assert outcome(qos=0)["receivers"][0]["outcome"] == "delivered"
+
+
 def test_clients_are_disconnected_and_sessions_ended_by_operators(stage, keys, name):
     odd = f"{name}/ü %2F?"
     with stage.client(odd, props={"session_expiry": 600}) as client:

@@ -1,14 +1,17 @@
 //! What handlers share, and how many questions are under way at once.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::backend::Broker;
 use crate::pace::Pace;
 use crate::problem::{Kind, Problem};
+use crate::serve::Peer;
 
 /// Questions to other loops, shards and nodes that are under way at once.
 pub(crate) const QUERIES: usize = 16;
@@ -19,8 +22,9 @@ pub(crate) const WAITING: usize = 64;
 /// Pages of lists that are read or wait, fewer than [`QUERIES`]: one who walks with many requests leaves places for others.
 pub(crate) const LISTS: usize = 8;
 
-/// Logins that are checked or wait for that.
+/// Logins that are checked or wait for that, and those of one address among them.
 const LOGINS: usize = 16;
+const LOGINS_OF_ADDRESS: usize = 4;
 
 /// Streams of a node at once.
 pub(crate) const STREAMS: usize = 32;
@@ -35,8 +39,8 @@ pub(crate) struct Api {
     places: Arc<Semaphore>,
     /// Of [`LISTS`].
     lists: Arc<Semaphore>,
-    /// Of [`LOGINS`].
-    logins: Arc<Semaphore>,
+    /// Where those come from that are checked or wait for that.
+    logins: Arc<Mutex<Vec<Option<IpAddr>>>>,
     /// Of [`STREAMS`].
     streams: Arc<Semaphore>,
     pace: Arc<Pace>,
@@ -49,7 +53,7 @@ impl Api {
             queries: Arc::new(Semaphore::new(QUERIES)),
             places: Arc::new(Semaphore::new(QUERIES + WAITING)),
             lists: Arc::new(Semaphore::new(LISTS)),
-            logins: Arc::new(Semaphore::new(LOGINS)),
+            logins: Arc::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             pace: Arc::default(),
         }
@@ -88,18 +92,36 @@ impl FromRef<Api> for Arc<dyn Broker> {
     }
 }
 
-/// The right to have a password checked.
+/// The right to have a password checked. It ends with the answer.
 pub(crate) struct LoginTurn {
-    _place: OwnedSemaphorePermit,
+    logins: Arc<Mutex<Vec<Option<IpAddr>>>>,
+    address: Option<IpAddr>,
+}
+
+impl Drop for LoginTurn {
+    fn drop(&mut self) {
+        let mut logins = self.logins.lock();
+        let place = logins.iter().position(|of| *of == self.address);
+        logins.swap_remove(place.expect("a turn stands in the list until it ends"));
+    }
 }
 
 impl FromRequestParts<Api> for LoginTurn {
     type Rejection = Problem;
 
-    async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let place = Arc::clone(&api.logins).try_acquire_owned();
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let peer = parts.extensions.get::<Peer>();
+        let address = peer.map(|peer| peer.0.ip().to_canonical());
+        let mut logins = api.logins.lock();
+        let of_address = logins.iter().filter(|of| **of == address).count();
+        if logins.len() >= LOGINS || of_address >= LOGINS_OF_ADDRESS {
+            return Err(full("logins"));
+        }
+        logins.push(address);
+        drop(logins);
         Ok(Self {
-            _place: place.map_err(|_| full("logins"))?,
+            logins: Arc::clone(&api.logins),
+            address,
         })
     }
 }

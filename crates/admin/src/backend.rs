@@ -139,10 +139,12 @@ impl fmt::Debug for LoginAttempt {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionQuestion {
-    /// Whether it goes on; it is used now.
+    /// Whether it goes on.
     Find {
         /// Which.
         hash: TokenHash,
+        /// It is used now.
+        is_use: bool,
     },
     /// Its end.
     End {

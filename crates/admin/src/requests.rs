@@ -52,6 +52,13 @@ pub(crate) async fn wrap(mut request: Request, next: Next) -> Response {
     }
     let id = HeaderValue::from_str(&id.0).expect("hexadecimal digits are a header");
     response.headers_mut().insert(REQUEST_ID, id);
+    if is_api {
+        // It is of the moment, and for the one who asks.
+        let no_store = HeaderValue::from_static("no-store");
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, no_store);
+    }
     response
 }
 

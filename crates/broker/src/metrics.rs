@@ -331,6 +331,7 @@ impl Collector for NodeCollector {
             ConstCounter::new(total).encode(family.encode_family(&labels)?)?;
         }
 
+        encode_build(&mut encoder)?;
         encode_queues(&mut encoder, node)?;
         encode_guard(&mut encoder, node)?;
         encode_cluster(&mut encoder, node)?;
@@ -623,6 +624,13 @@ fn sum_kind(node: &Node, kind: Kind, pick: impl Fn(&ListenerStats) -> &Counter) 
     sum.sum()
 }
 
+fn encode_build(encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+    let help = "Always 1: the version of the program";
+    let mut family = encoder.encode_descriptor("build_info", help, None, MetricType::Gauge)?;
+    let labels = [("version", env!("CARGO_PKG_VERSION"))];
+    ConstGauge::new(1).encode(family.encode_family(&labels)?)
+}
+
 /// Members of the cluster, the links to them, and shards whose voters are not all there. On a node that runs
 /// alone these are 0.
 fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
@@ -644,6 +652,13 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         let id = format!("{:016x}", member.node);
         let labels = [("node", id.as_str()), ("name", name_of(member))];
         ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+    }
+    let help = "Connections to the cluster's port that were refused, by reason";
+    let name = "cluster_refused_connections";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let refusals = clustered.map(|clustered| clustered.cluster().refusals());
+    for (reason, count) in refusals.into_iter().flatten() {
+        ConstCounter::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
     }
     let is_open = clustered.is_some_and(|clustered| clustered.cluster().is_open());
     let help = "1 if neither clusterConfig.secretFile nor clusterConfig.sslConfig is set: whoever reaches the cluster's \

@@ -66,7 +66,7 @@ function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
   if (failing.length > 0)
     return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "not as it should be"}`).join("; ")}.</>;
   const youngest = nodes ? Math.min(...nodes.map((node) => node.health?.uptime_s ?? Infinity)) : Infinity;
-  const since = Number.isFinite(youngest) ? `, none started again since ${startedAt(youngest)}` : "";
+  const since = Number.isFinite(youngest) ? `, none has restarted since ${startedAt(youngest)}` : "";
   return <>{plural(health.nodes.length, "node")}, {health.nodes.length > 1 ? "all are well" : "it is well"}{since}.{health.alarms.length > 0 && <> <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a>.</>}</>;
 }
 

@@ -145,6 +145,7 @@ impl Gate {
         };
         let question = SessionQuestion::Find {
             hash: token.hash.clone(),
+            is_use,
         };
         let asked = self.0.broker.login_session(token.node, question, BUDGET);
         let said = asked.await?;

@@ -73,7 +73,7 @@ impl TokenHash {
 }
 
 /// A session, as other nodes are told of it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginSession {
     /// Who has logged in.
     pub user: String,
@@ -85,6 +85,15 @@ pub struct LoginSession {
     pub ends_at: At,
 }
 
+impl fmt::Debug for LoginSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginSession")
+            .field("user", &self.user)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A session that has begun.
 pub(crate) struct Begun {
     pub(crate) token: Zeroizing<String>,
@@ -92,16 +101,21 @@ pub(crate) struct Begun {
 }
 
 /// The sessions of a node.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Sessions(Mutex<HashMap<TokenHash, Entry>>);
 
-#[derive(Debug)]
 struct Entry {
     user: String,
     csrf_token: String,
     begun: Instant,
     used: Instant,
     ends_at: At,
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sessions")
+    }
 }
 
 impl Entry {

@@ -1,6 +1,6 @@
 //! `/events`: what happens, as it happens.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,10 +65,10 @@ pub(super) async fn stream(
 ) -> Result<Response, Problem> {
     let known = "types of events with commas between them";
     let kinds = word("type", query.kinds.as_deref(), known, |text| {
-        let kind = |name: &str| EventKind::ALL.into_iter().find(|kind| kind.name() == name);
-        text.split(',')
-            .map(kind)
-            .collect::<Option<Vec<EventKind>>>()
+        let names: BTreeSet<&str> = text.split(',').collect();
+        let kinds = EventKind::ALL.into_iter();
+        let kinds: Vec<EventKind> = kinds.filter(|kind| names.contains(kind.name())).collect();
+        (kinds.len() == names.len()).then_some(kinds)
     })?;
     let node = query.node.as_deref();
     let filter = EventFilter {
@@ -101,10 +101,9 @@ pub(super) async fn stream(
     watch.add(first);
     let stream = Sse::new(watch.stream()).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE));
     let mut response = stream.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // The connection has no place among the others any more.
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
     Ok(response)
 }
 

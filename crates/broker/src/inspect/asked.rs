@@ -451,21 +451,29 @@ impl Inspect {
         let away = items.iter().filter(is_asked);
         // As many as fit into a question; of the others it is not known.
         let client_ids = short(away.map(|row| row.client_id.clone()));
-        if client_ids.is_empty() {
-            return;
-        }
-        let answers = gather::all(self, Question::Queues { client_ids }, budget).await;
-        let (parts, _) = gather::sort(answers, "queues", |answer| match answer {
-            Answer::Queues(queues) => Some(queues),
-            _ => None,
-        });
-        let queues: BTreeMap<String, u64> =
-            parts.into_iter().flat_map(|(.., queues)| queues).collect();
+        let queues = self.queue_lengths(client_ids, budget).await;
         for row in items {
             if let Some(messages) = queues.get(&row.client_id) {
                 row.queue_messages = Some(*messages);
             }
         }
+    }
+
+    /// How many messages wait for durable sessions, of those whose leaders answer.
+    async fn queue_lengths(
+        self: &Arc<Self>,
+        client_ids: Vec<String>,
+        budget: Duration,
+    ) -> BTreeMap<String, u64> {
+        let answers = match client_ids.is_empty() {
+            true => Vec::new(),
+            false => gather::all(self, Question::Queues { client_ids }, budget).await,
+        };
+        let (parts, _) = gather::sort(answers, "queues", |answer| match answer {
+            Answer::Queues(queues) => Some(queues),
+            _ => None,
+        });
+        parts.into_iter().flat_map(|(.., queues)| queues).collect()
     }
 
     async fn client(
@@ -743,7 +751,14 @@ impl Inspect {
             _ => None,
         });
         let parts = parts.into_iter().map(|(.., part)| part).collect();
-        let part = matching::merge(parts, limit.into());
+        let mut part = matching::merge(parts, limit.into());
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left >= SHORTEST {
+            // As many as fit into a question; of the others it is not known.
+            let client_ids = short(part.limits.keys().cloned());
+            let queues = self.queue_lengths(client_ids, left).await;
+            matching::weigh(&mut part, &queues);
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         let publisher_said = match &publisher {
             Some(client_id) => Some(self.publisher(client_id, &topic, left).await),

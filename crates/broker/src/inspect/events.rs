@@ -21,6 +21,9 @@ use crate::node::Node;
 /// Events of a node in one answer.
 const MOST: usize = 500;
 
+/// Nodes of which a position knows, which is more than a cluster has.
+const PLACES: usize = 128;
+
 /// Events that one question looks at.
 const LOOKED_AT: usize = 4_096;
 
@@ -148,8 +151,9 @@ impl Position {
             let place = Place(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
             parts.next().is_none().then_some((node, place))
         };
-        let places: Option<_> = text.split('.').map(place).collect();
-        places.map(Self)
+        let places: Option<BTreeMap<_, _>> = text.split('.').map(place).collect();
+        // It comes back with each event.
+        places.filter(|places| places.len() <= PLACES).map(Self)
     }
 
     fn text(&self) -> String {

@@ -94,7 +94,7 @@ async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Probl
 pub(super) fn session_here(node: &Node, question: &SessionQuestion) -> Option<LoginSession> {
     let rights = &node.rim.rights;
     match question {
-        SessionQuestion::Find { hash } => rights.session(hash, true),
+        SessionQuestion::Find { hash, is_use } => rights.session(hash, *is_use),
         SessionQuestion::End { hash } => {
             rights.end_session(hash);
             None

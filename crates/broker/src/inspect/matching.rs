@@ -1,5 +1,6 @@
 //! Who would get a message, as far as this node knows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::api::{MatchCounts, Outcome, Receiver, SharedGroupRow};
@@ -10,7 +11,7 @@ use broker_core::{Reason, SessionKey};
 use mqtt_proto::QoS;
 use mqtt_session::{DropReason, Policy, Qos0Inbox, QueueFull};
 
-use super::question::{MatchPart, Part};
+use super::question::{MatchPart, Part, QueueLimit};
 use super::rows::{Own, shared_parts, state};
 use super::{loops, rows, stores};
 use crate::node::Node;
@@ -57,13 +58,18 @@ pub(super) async fn here(
             part.counts.delivered -= 1;
             continue;
         };
-        let full = full(settings.policy_of(summary.class), summary.queued);
+        let limit = queue_limit(settings.policy_of(summary.class));
+        let full = full(limit, summary.queued);
         let is_denied = !may_receive.is_allowed;
         let is_dropped = full.is_dropped || is_denied;
         let outcome = match is_dropped {
             true => Outcome::Dropped,
             false => Outcome::Delivered,
         };
+        let qos = wanted.qos.min(qos);
+        if summary.durable && qos > 0 && !is_dropped {
+            part.limits.insert(summary.client_id.clone(), limit);
+        }
         let denied = Reason::Denied(Action::Receive);
         if is_dropped {
             part.counts.delivered -= 1;
@@ -73,7 +79,7 @@ pub(super) async fn here(
             client_id: Some(summary.client_id),
             group: None,
             filter: wanted.filter.clone(),
-            qos: wanted.qos.min(qos),
+            qos,
             node: Some(own.node),
             node_name: Some(own.name.clone()),
             state: Some(state(summary.life)),
@@ -112,7 +118,7 @@ pub(super) async fn here(
     let drops_qos0 = qos == QoS::AtMostOnce as u8 && !qos0_waits;
     let mut dropped = 0;
     for (mut receiver, queued, class) in absent.receivers {
-        let full = full(settings.policy_of(class), queued);
+        let full = full(queue_limit(settings.policy_of(class)), queued);
         if full.is_dropped {
             receiver.outcome = Outcome::Dropped;
             receiver.reason = full.reason();
@@ -150,8 +156,12 @@ impl Full {
     }
 }
 
-fn full(policy: &Policy, waiting: u64) -> Full {
-    let limit = u64::from(policy.queue_messages);
+fn queue_limit(policy: &Policy) -> QueueLimit {
+    let makes_room = policy.queue_full == QueueFull::DropOldest;
+    QueueLimit(policy.queue_messages.into(), makes_room)
+}
+
+fn full(QueueLimit(limit, makes_room): QueueLimit, waiting: u64) -> Full {
     if waiting < limit {
         return Full {
             is_dropped: false,
@@ -159,7 +169,6 @@ fn full(policy: &Policy, waiting: u64) -> Full {
         };
     }
     // What makes room is another message than this one.
-    let makes_room = policy.queue_full == QueueFull::DropOldest;
     let what = if makes_room {
         "; the oldest makes room"
     } else {
@@ -168,6 +177,26 @@ fn full(policy: &Policy, waiting: u64) -> Full {
     Full {
         is_dropped: !makes_room,
         detail: Some(format!("{waiting} of {limit} messages wait{what}")),
+    }
+}
+
+/// Connected receivers get a message from their queues in the stores, of which the leaders of their shards say how much waits there.
+pub(super) fn weigh(part: &mut MatchPart, queues: &BTreeMap<String, u64>) {
+    for receiver in &mut part.receivers {
+        let client_id = receiver.client_id.as_ref();
+        let waiting = client_id.and_then(|client_id| {
+            let limit = part.limits.get(client_id)?;
+            Some(full(*limit, *queues.get(client_id)?))
+        });
+        if let Some(full) = waiting.filter(|_| receiver.outcome == Outcome::Delivered) {
+            if full.is_dropped {
+                receiver.outcome = Outcome::Dropped;
+                receiver.reason = full.reason();
+                part.counts.delivered -= 1;
+                part.counts.dropped += 1;
+            }
+            receiver.detail = full.detail.or(receiver.detail.take());
+        }
     }
 }
 
@@ -195,7 +224,7 @@ pub(super) fn merge(parts: Vec<MatchPart>, limit: usize) -> MatchPart {
         counted_all: true,
         ..MatchPart::default()
     };
-    let mut groups: std::collections::BTreeMap<String, Receiver> = Default::default();
+    let mut groups: BTreeMap<String, Receiver> = BTreeMap::new();
     let mut most_groups = 0;
     for part in parts {
         let MatchCounts {
@@ -209,6 +238,7 @@ pub(super) fn merge(parts: Vec<MatchPart>, limit: usize) -> MatchPart {
         all.counts.dropped += dropped;
         most_groups = most_groups.max(count);
         all.counted_all &= part.counted_all;
+        all.limits.extend(part.limits);
         for receiver in part.receivers {
             match &receiver.group {
                 Some(group) => {

@@ -338,7 +338,14 @@ pub(super) struct MatchPart {
     pub(super) counts: admin::api::MatchCounts,
     /// Whether all were looked at.
     pub(super) counted_all: bool,
+    /// Of receivers that are connected and whose queues are in the stores: how many messages may wait there.
+    #[serde(default)]
+    pub(super) limits: BTreeMap<String, QueueLimit>,
 }
+
+/// How many messages may wait for a client, and whether a further one makes room by dropping the oldest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct QueueLimit(pub(super) u64, pub(super) bool);
 
 /// An option that a node runs with.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
