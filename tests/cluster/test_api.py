@@ -283,3 +283,10 @@ def test_a_session_counts_at_each_node_and_ends_at_all(tmp_path):
         for browser in (here, there):
             browser.cookie = kept
             assert browser.ask("GET", "/me")[0] == 401
+        # The session of a node that is gone is gone, too: its user logs in at another one.
+        assert here.login("anna")[0] == 200
+        there.cookie = here.cookie
+        assert there.ask("GET", "/me")[0] == 200
+        cluster.nodes[0].kill()
+        until(lambda: there.ask("GET", "/me")[0] == 401, what="the end of the session")
+        assert there.login("anna")[0] == 200 and there.ask("GET", "/me")[0] == 200

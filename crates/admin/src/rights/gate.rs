@@ -107,8 +107,7 @@ impl Gate {
         };
         let asked = self.0.broker.login_session(token.node, question, BUDGET);
         asked.await?;
-        let now = Instant::now();
-        self.0.remembered.lock().insert(token.hash, (now, None));
+        self.remember(token.hash, None, Instant::now());
         Ok(())
     }
 
@@ -149,14 +148,19 @@ impl Gate {
         };
         let asked = self.0.broker.login_session(token.node, question, BUDGET);
         let said = asked.await?;
+        self.remember(token.hash, said.clone(), now);
+        Ok(said)
+    }
+
+    /// Remembers what another node has said, if there is a place.
+    fn remember(&self, hash: TokenHash, said: Option<LoginSession>, now: Instant) {
         let mut remembered = self.0.remembered.lock();
         if remembered.len() >= MOST_REMEMBERED {
             remembered.retain(|_, (at, _)| now.duration_since(*at) < REMEMBERED);
         }
-        if remembered.len() < MOST_REMEMBERED {
-            remembered.insert(token.hash, (now, said.clone()));
+        if remembered.len() < MOST_REMEMBERED || remembered.contains_key(&hash) {
+            remembered.insert(hash, (now, said));
         }
-        Ok(said)
     }
 }
 

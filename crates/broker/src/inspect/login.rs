@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::cluster::NodeId;
+use admin::page::MissingReason;
 use admin::problem::{Kind, Problem};
 use admin::{LoginAttempt, LoginSession, Role, SessionQuestion};
 use guard::{Attempt, NotNow, Source};
@@ -121,8 +122,8 @@ pub(super) async fn session_of(
         .collect();
     let answers = gather::some(inspect, &nodes, &asked, question, budget).await;
     match answers.into_iter().next().map(|of_node| of_node.answer) {
-        // Whoever is no member knows no session.
-        None => Ok(None),
+        // Whoever is no member knows no session, and those of a node that is gone are gone: people log in again.
+        None | Some(Err(MissingReason::Down)) => Ok(None),
         Some(Ok(Answer::ApiSession(session))) => Ok(session),
         Some(answer) => {
             let reason = answer.err().map_or("failed", |reason| reason.name());
