@@ -13,7 +13,7 @@ use crate::api::{Credentials, Me};
 use crate::api_state::LoginTurn;
 use crate::backend::{Broker, LoginAttempt};
 use crate::connection::Connection;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::rights::{COOKIE, Caller, Gate, Who};
 use crate::serve::Peer;
 
@@ -21,7 +21,7 @@ use crate::serve::Peer;
 /// without a request and 12 h at most. A session that the request had ends.
 #[utoipa::path(post, path = "/api/v1/login", tag = "login", request_body = Credentials, responses((status = 200, body = Me)))]
 pub(super) async fn login(
-    _turn: LoginTurn,
+    turn: LoginTurn,
     State(broker): State<Arc<dyn Broker>>,
     Extension(gate): Extension<Gate>,
     peer: Option<Extension<Peer>>,
@@ -35,7 +35,17 @@ pub(super) async fn login(
         password: password.into(),
         peer: peer.map(|peer| peer.0.0),
     };
-    let role = broker.log_in(attempt).await?;
+    let logging_in = broker.log_in(attempt);
+    // Whoever leaves before the answer has failed nevertheless, and keeps the place until his password is checked.
+    let checked = tokio::spawn(async move {
+        let role = logging_in.await;
+        drop(turn);
+        role
+    });
+    let role = checked.await.map_err(|error| {
+        tracing::error!(%error, "a login was not checked");
+        Problem::new(Kind::Internal, "the login could not be checked")
+    })??;
     gate.end_session(&headers).await.unwrap_or_else(|problem| {
         tracing::debug!(%problem, "the session before a login is not ended, and ends by itself");
     });

@@ -724,3 +724,27 @@ async fn a_session_of_another_node_counts_here_and_a_key_counts_more() {
         assert_eq!(answer.problem(), "not-authenticated", "{cookie}");
     }
 }
+
+#[tokio::test]
+async fn whoever_leaves_before_the_answer_keeps_a_place_of_his_address() {
+    let stage = Stage::new(Fake::silent());
+    let login = || {
+        let body = json!({"user": "anna", "password": "right"});
+        stage.ask(request("POST", "/api/v1/login", &body, None))
+    };
+    for _ in 0..4 {
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), login());
+        assert!(waits.await.is_err(), "nobody has checked the password");
+    }
+    let answer = login().await;
+    assert_eq!(answer.problem(), "too-many-requests");
+    assert_eq!(answer.json()["limit"], "logins");
+    // Others are not kept out by that address.
+    let body = json!({"user": "anna", "password": "right"});
+    let mut from_elsewhere = request("POST", "/api/v1/login", &body, None);
+    let peer = "10.0.0.1:40000".parse().unwrap();
+    from_elsewhere.extensions_mut().insert(Peer(peer));
+    let asked = stage.ask(from_elsewhere);
+    let waits = tokio::time::timeout(std::time::Duration::from_millis(20), asked);
+    assert!(waits.await.is_err(), "it has a place and waits");
+}
