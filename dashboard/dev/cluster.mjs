@@ -7,8 +7,10 @@ import { tmpdir } from "node:os";
 const binary = process.env.HERALDMQ_BIN ?? "heraldmq";
 export const key = "for-trying-only";
 
-/** People who can log in: each has its role for a name, and `password of NAME`. */
+/** People who can log in at the API: each has its role for a name, and `password of NAME`. */
 const people = ["viewer", "operator", "administrator"];
+/** Users of MQTT clients, who have passwords of the same kind; clients without a user are let in as well. */
+const users = ["plant-a", "operators", "services"];
 export const password = (name) => `password of ${name}`;
 
 export async function startCluster({ size = 3, base = 26000, folder = join(tmpdir(), "heraldmq-dashboard") } = {}) {
@@ -18,15 +20,16 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   writeFileSync(token, key, { mode: 0o600 });
   const secret = join(folder, "secret");
   writeFileSync(secret, "a secret of a cluster that is only tried, and has no other use", { mode: 0o600 });
-  const users = join(folder, "people");
-  for (const name of people) {
-    const added = spawnSync(binary, ["passwd", users, name], { input: password(name) });
-    if (added.status !== 0) throw new Error(`heraldmq passwd: ${added.error ?? added.stderr}`);
-  }
+  const files = { token, secret, people: join(folder, "people"), users: join(folder, "users") };
+  for (const [file, names] of [[files.people, people], [files.users, users]])
+    for (const name of names) {
+      const added = spawnSync(binary, ["passwd", file, name], { input: password(name) });
+      if (added.status !== 0) throw new Error(`heraldmq passwd: ${added.error ?? added.stderr}`);
+    }
   const nodes = [];
   for (let n = 1; n <= size; n++) {
-    const node = { name: `mq-${n}`, mqtt: base + n, http: base + 10 + n, cluster: base + 20 + n };
-    node.process = startNode(node, n === 1, folder, { token, secret, users }, base + 21);
+    const node = { name: `mq-${n}`, mqtt: base + n, http: base + 10 + n, cluster: base + 20 + n, ws: base + 30 + n };
+    node.process = startNode(node, n === 1, folder, files, base + 21);
     nodes.push(node);
   }
   // Whatever ends this process ends its nodes.
@@ -36,18 +39,19 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   return cluster;
 }
 
-function startNode(node, bootstrap, folder, { token, secret, users }, seed) {
+function startNode(node, bootstrap, folder, { token, secret, people, users }, seed) {
   const place = join(folder, node.name);
   mkdirSync(place);
   const config = {
     bootstrap,
     allowAnonymous: true,
-    mqttServerConfig: { tcpListener: { host: "127.0.0.1", port: node.mqtt } },
+    authentication: { chain: [{ kind: "passwordFile", file: users }] },
+    mqttServerConfig: { tcpListener: { host: "127.0.0.1", port: node.mqtt }, wsListener: { host: "127.0.0.1", port: node.ws } },
     clusterConfig: {
       env: "Test", host: "127.0.0.1", port: node.cluster, nodeName: node.name,
       seedEndpoints: `127.0.0.1:${seed}`, secretFile: secret,
     },
-    http: { host: "127.0.0.1", port: node.http, tokenFile: token, userFile: users, operators: "operator", administrators: "administrator" },
+    http: { host: "127.0.0.1", port: node.http, tokenFile: token, userFile: people, operators: "operator", administrators: "administrator" },
     limits: { session: { queueMessages: 2000 } },
   };
   writeFileSync(join(place, "conf.yml"), JSON.stringify(config));

@@ -1,5 +1,6 @@
 // As much of MQTT 5.0 as the seed needs: connect, subscribe, publish with QoS 0 and 1, acknowledge.
 import { createConnection } from "node:net";
+import { password } from "./cluster.mjs";
 
 const u16 = (n) => Buffer.from([n >> 8, n & 255]);
 const text = (s) => { const b = Buffer.from(s); return Buffer.concat([u16(b.length), b]); };
@@ -12,9 +13,9 @@ export class Client {
     this.port = port; this.id = id; this.acks = acks; this.next = 1; this.received = 0;
     const properties = Buffer.concat([Buffer.from([0x11]), Buffer.from([session >>> 24, session >>> 16, session >>> 8, session].map((b) => b & 255)),
       Buffer.from([0x21]), u16(receiveMaximum)]);
-    const flags = (clean ? 2 : 0) | (will ? 4 | (1 << 3) : 0) | (user ? 0x80 : 0);
+    const flags = (clean ? 2 : 0) | (will ? 4 | (1 << 3) : 0) | (user ? 0xc0 : 0);
     this.connect = packet(0x10, text("MQTT"), Buffer.from([5, flags]), u16(keepAlive), length(properties.length), properties, text(id),
-      ...(will ? [Buffer.from([0]), text(will), text("gone")] : []), ...(user ? [text(user)] : []));
+      ...(will ? [Buffer.from([0]), text(will), text("gone")] : []), ...(user ? [text(user), text(password(user))] : []));
   }
 
   open() {

@@ -5,6 +5,7 @@ import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { open } from "./browser.mjs";
+import { password } from "./cluster.mjs";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../docs/images/dashboard");
 const hashes = {
@@ -22,6 +23,8 @@ mkdirSync(folder, { recursive: true });
 for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
   for (const colorScheme of ["light", "dark"]) {
     const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
+    const login = await context.request.post(`${url}api/v1/login`, { data: { user: "administrator", password: password("administrator") } });
+    if (!login.ok()) throw new Error(`The login failed: ${login.status()}`);
     for (const [name, hash] of Object.entries(hashes).filter(([name]) => wanted.length === 0 || wanted.includes(name))) {
       const page = await context.newPage();
       await page.goto(`${url}#/${hash}`);
@@ -45,7 +48,7 @@ async function start() {
   const { serve } = await import("./serve.mjs");
   const cluster = await startCluster({ base: 26200 });
   const load = await seed(cluster.nodes);
-  const server = await serve({ node: cluster.nodes[0].http, key: cluster.key });
+  const server = await serve({ node: cluster.nodes[0].http });
   await pause(1000 * Number(process.env.SECONDS ?? 900));
   return { url: server.url, async stop() { load.stop(); server.close(); await cluster.stop(); } };
 }

@@ -2,26 +2,40 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, BrowserContext, Page } from "playwright-core";
 // @ts-expect-error: plain JavaScript
 import { open, watch } from "../dev/browser.mjs";
 // @ts-expect-error: plain JavaScript
-import { startCluster } from "../dev/cluster.mjs";
+import { password, startCluster } from "../dev/cluster.mjs";
 // @ts-expect-error: plain JavaScript
 import { hostile, longIdentifier, pause, seed } from "../dev/seed.mjs";
 // @ts-expect-error: plain JavaScript
-import { serve } from "../dev/serve.mjs";
+import { Client } from "../dev/mqtt.mjs";
+// @ts-expect-error: plain JavaScript
+import { problemBody, serve } from "../dev/serve.mjs";
 import { visible } from "../src/format";
 import { link } from "../src/route-text";
 
 const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
 let cluster: any, load: any, server: any, browser: Browser;
+type Role = "viewer" | "operator" | "administrator";
+/** What the browser has after each has signed in. */
+const signedIn = {} as Record<Role, Awaited<ReturnType<BrowserContext["storageState"]>>>;
 
 before(async () => {
   cluster = await startCluster({ size: 3, base: Number(process.env.DASHBOARD_PORTS ?? 26100), folder: process.env.DASHBOARD_FOLDER && `${process.env.DASHBOARD_FOLDER}-test` });
   load = await seed(cluster.nodes, { machines: 30, screens: 4 });
-  server = await serve({ node: cluster.nodes[0].http, key: cluster.key });
+  server = await serve({ node: cluster.nodes[0].http });
   browser = await open();
+  for (const role of ["viewer", "operator", "administrator"] as const) {
+    await at("", async (page) => {
+      await page.click("button >> text=Sign in");
+      await signIn(page, role);
+      await until(page, `header .who >> text=${role}`);
+      await page.waitForSelector("dialog[open]", { state: "detached" });
+      signedIn[role] = await page.context().storageState();
+    }, { role: null });
+  }
 });
 after(async () => {
   await browser?.close();
@@ -31,8 +45,8 @@ after(async () => {
 });
 
 /** Runs with a page at this link; fails on whatever no page may do. */
-async function at(hash: string, run: (page: Page) => Promise<void>, base = server) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+async function at(hash: string, run: (page: Page) => Promise<void>, { base = server, role = "administrator" }: { base?: any; role?: Role | null } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...(role ? { storageState: signedIn[role] } : {}) });
   const page = await context.newPage();
   const wrong: string[] = await watch(page, base.url);
   try {
@@ -43,6 +57,12 @@ async function at(hash: string, run: (page: Page) => Promise<void>, base = serve
   } finally {
     await context.close();
   }
+}
+
+async function signIn(page: Page, name: string, secret = password(name)) {
+  await page.fill("dialog input >> nth=0", name);
+  await page.fill("dialog input >> nth=1", secret);
+  await page.keyboard.press("Enter");
 }
 
 const text = (page: Page, selector: string) => page.locator(selector).first().innerText();
@@ -126,24 +146,22 @@ test("the search box finds a client, a topic, a node and a page", () => at("", a
 }));
 
 test("a prefix does not matter", async () => {
-  const below = await serve({ node: cluster.nodes[1].http, key: cluster.key, prefix: "/mq/" });
+  const below = await serve({ node: cluster.nodes[1].http, prefix: "/mq/" });
   try {
-    await at("#/clients", async (page) => void (await until(page, "main tbody a")), below);
+    await at("#/clients", async (page) => void (await until(page, "main tbody a")), { base: below });
   } finally {
     below.close();
   }
 });
 
 test("without a session one signs in over the page, which goes on", async () => {
-  const signedOut = await serve({ node: cluster.nodes[0].http, key: cluster.key, role: null });
+  const signedOut = await serve({ node: cluster.nodes[0].http, forwarded: true });
   try {
     await at("#/clients", async (page) => {
       await until(page, "dialog[open]");
-      await page.fill("dialog input >> nth=0", "viewer");
-      await page.fill("dialog input >> nth=1", "wrong");
-      await page.keyboard.press("Enter");
+      await signIn(page, "viewer", "wrong");
       await until(page, "dialog .notice.bad");
-      await page.fill("dialog input >> nth=1", "try");
+      await page.fill("dialog input >> nth=1", password("viewer"));
       await page.keyboard.press("Enter");
       await until(page, "main tbody a");
       assert.equal(await page.locator("dialog").count(), 0);
@@ -153,7 +171,7 @@ test("without a session one signs in over the page, which goes on", async () => 
       assert.equal(await button.isDisabled(), true);
       assert.equal(await button.getAttribute("title"), "needs operator");
       assert.deepEqual(await page.evaluate("Object.keys(localStorage).sort()"), ["heraldmq.keys", "heraldmq.theme", "heraldmq.zone"], "no secret is kept");
-    }, signedOut);
+    }, { base: signedOut, role: null });
   } finally {
     signedOut.close();
   }
@@ -162,11 +180,11 @@ test("without a session one signs in over the page, which goes on", async () => 
 test("what fails is said, the page stays, and goes on", () => at("", async (page) => {
   await until(page, ".figure-value");
   await page.waitForFunction(() => document.querySelectorAll('main tbody tr').length === 3);
-  server.state.failing = (path: string) => path === "stats";
+  server.state.inject = (path: string) => path === "stats" && { status: 500, body: problemBody(500, "internal", "The node could not answer", { detail: "The store of this node does not answer. Try another node." }) };
   await until(page, "main .notice.bad");
   assert.match(await text(page, "main .notice.bad"), /The node could not answer.*Try another node/);
   assert.equal(await page.locator("main tbody tr").count(), 3);
-  server.state.failing = null;
+  server.state.inject = null;
   await page.waitForSelector("main .notice.bad", { state: "detached", timeout: 15_000 });
 }));
 
@@ -231,16 +249,29 @@ test("a ban is made and lifted", () => at("#/bans", async (page) => {
   await page.waitForSelector("main tbody a", { state: "detached" });
 }));
 
-test("live events come, and what was left out is said", async () => {
-  server.state.events = true;
+test("live events come", () => at("", async (page) => {
+  const id = "comes-and-goes";
+  await page.goto(server.url + link("client", { id, tab: "events" }));
+  const ends = Date.now() + 20_000;
+  (await new Client(cluster.nodes[1].mqtt, id, { session: 600 }).open()).close();
+  await page.reload();
+  while ((await page.locator("main tbody tr").count()) === 0) {
+    assert.ok(Date.now() < ends, "no event came");
+    (await new Client(cluster.nodes[1].mqtt, id, { session: 600 }).open()).close();
+    await pause(300);
+  }
+  await page.waitForFunction(() => /client disconnected/.test(document.querySelector<HTMLElement>("main tbody")?.innerText ?? ""));
+}));
+
+test("what the stream left out is said", async () => {
+  server.state.inject = (path: string) => path === "events" && { status: 200, open: true, headers: { "Content-Type": "text/event-stream" },
+    body: 'event: hello\ndata: {}\n\nevent: gap\ndata: {"node":"0","node_name":"mq-1","count":7}\n\n' };
   try {
     await at(link("client", { id: "telemetry-hub", tab: "events" }), async (page) => {
-      await page.waitForFunction(() => document.querySelectorAll('main tbody tr').length >= 4);
-      await page.waitForFunction(() => document.querySelector('main')?.innerText.includes('mq-1 left out 7 events'));
-      assert.match(await text(page, "main tbody"), /message dropped[\s\S]*queue full/);
+      await page.waitForFunction(() => document.querySelector("main")?.innerText.includes("mq-1 left out 7 events"));
     });
   } finally {
-    server.state.events = false;
+    server.state.inject = null;
   }
 });
 
