@@ -54,7 +54,7 @@ export function remove<Path extends keyof Delete>(path: Path, query?: Query, par
   return ask("DELETE", fill(path, query, parts));
 }
 
-export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal): Promise<Answer> {
+export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal, again = true): Promise<Answer> {
   if (method !== "GET" && path !== "/login") await whoIsKnown;
   const headers: Record<string, string> = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -72,6 +72,11 @@ export async function ask<Answer>(method: string, path: string, body?: unknown, 
   const text = await answer.text();
   if (answer.ok) return JSON.parse(text) as Answer;
   const problem = asProblem(answer.status, text);
+  if (again && method !== "GET" && problem.type.endsWith(":csrf")) {
+    // Another tab has signed in since: the cookie is that of a new session, and the token is not. Nothing was done yet.
+    csrfToken.value = (await ask<{ csrf_token: string | null }>("GET", "/me")).csrf_token;
+    return ask(method, path, body, abort, false);
+  }
   if (answer.status === 401 && path !== "/login") rejected.value++;
   throw new ApiError(problem);
 }

@@ -214,6 +214,26 @@ test("a client is disconnected, and its session is ended", () => at(link("client
   await page.waitForFunction(() => document.querySelector('.answer').innerText.includes('No node knows'));
 }));
 
+test("a token that has become old is asked for again, once", () => at("#/bans", async (page) => {
+  // A session of its own: the login below ends it, and other tests share theirs.
+  await page.click("button >> text=Sign in");
+  await signIn(page, "administrator");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+  // Another tab signs in: the cookie is that of its session.
+  const login = await page.request.post(`${server.url}api/v1/login`, { data: { user: "administrator", password: password("administrator") } });
+  assert.equal(login.status(), 200);
+  const before = server.state.asked.length;
+  await page.click("text=Ban…");
+  await page.fill("dialog label:has-text('Who') input", "press-token");
+  await page.click("dialog button.danger");
+  await until(page, "main tbody a >> text=press-token");
+  const sent = server.state.asked.slice(before).filter((one: any) => one.method === "POST" && one.path === "bans");
+  assert.equal(sent.length, 2);
+  await page.click("main tbody button >> text=Lift");
+  await page.click("main tbody button.primary");
+  await page.waitForSelector("main tbody a", { state: "detached" });
+}, { role: null }));
+
 test("a queue that is not empty wants its identifier typed", () => at(link("client", { id: "archive" }), async (page) => {
   await page.click("text=End session");
   const deed = page.locator("dialog button.danger");
