@@ -1,6 +1,6 @@
 // Who is signed in, and what the role lets one do.
 import { signal } from "@preact/signals";
-import { ApiError, ask, csrfToken, nowItIsKnownWhoAsks, rejected } from "./api";
+import { ApiError, ask, csrfToken, nowItIsKnownWhoAsks, rejected, whoAsks } from "./api";
 
 export type Role = "viewer" | "operator" | "administrator";
 export interface Me {
@@ -31,6 +31,12 @@ export async function lookWhoIsSignedIn(): Promise<void> {
     nowItIsKnownWhoAsks();
   }
 }
+
+whoAsks.lookAgain = async () => {
+  const before = me.value?.user;
+  await lookWhoIsSignedIn();
+  return me.value?.user === before;
+};
 
 export async function signIn(user: string, password: string): Promise<void> {
   const answer = await ask<{ csrf_token: string }>("POST", "/login", { user, password });
