@@ -399,6 +399,10 @@ def test_each_listener_is_counted_by_itself_and_shows_its_certificate(tmp_path):
         certificate = rows["tls"]["certificate"]
         assert rows["wss"]["certificate"] == certificate and rows["tcp"]["certificate"] is None
         assert "localhost" in certificate["names"] and certificate["not_before"] < certificate["not_after"]
+        for kind in ("tls", "wss"):
+            name = "heraldmq_certificate_not_after_timestamp_seconds"
+            end = datetime.datetime.fromisoformat(certificate["not_after"])
+            assert broker.metric(name, listener=kind, address=rows[kind]["address"]) == end.timestamp()
     host = {"host": "127.0.0.1", "port": 0}
     config = {"mqttServerConfig": {"tcpListener": [host, host]}, "http": {"port": 0}}
     with Broker(config=config) as broker:

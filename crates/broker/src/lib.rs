@@ -11,6 +11,7 @@
 
 mod all_loops;
 mod ban_file;
+mod certificate_metrics;
 mod class_test;
 mod cluster_bans;
 mod cluster_time;

@@ -21,8 +21,10 @@ use prometheus_client::registry::{Registry, Unit};
 use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats, Verdict};
 use store_state::api::{PerStore, StoreId};
 
+use crate::certificate_metrics::CertificateCollector;
 use crate::clustered::name_of;
 use crate::control::{reach, without_leader};
+use crate::listeners::Listening;
 use crate::node::Node;
 use admin::cluster::Reach;
 use broker_core::Reason;
@@ -32,9 +34,10 @@ use crate::net_stats::sum_net;
 use crate::queue_metrics::encode_queues;
 
 /// The registry of a node, for the text format of Prometheus (OpenMetrics).
-pub(crate) fn registry(node: Arc<Node>) -> Registry {
+pub(crate) fn registry(node: Arc<Node>, listeners: &[Listening]) -> Registry {
     let mut registry = Registry::with_prefix("heraldmq");
     registry.register_collector(Box::new(NodeCollector(node)));
+    registry.register_collector(Box::new(CertificateCollector::new(listeners)));
     registry
 }
 
@@ -1079,6 +1082,8 @@ fn gauge(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use guard::Guard;
     use net::Clock;
 
@@ -1086,6 +1091,8 @@ mod tests {
 
     use super::*;
     use broker_core::NodeOptions;
+    use parking_lot::RwLock;
+    use transport::CertificateFacts;
 
     use crate::node::Process;
     use crate::settings::settings;
@@ -1113,7 +1120,21 @@ mod tests {
             crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
             2,
         );
-        text(&registry(Arc::new(Node::new(options, process)))).unwrap()
+        // A certificate, so that its metric has its labels.
+        let facts = CertificateFacts {
+            subject: String::new(),
+            issuer: String::new(),
+            names: Vec::new(),
+            not_before: Duration::ZERO,
+            not_after: Duration::from_secs(1_800_000_000),
+        };
+        let listening = Listening {
+            kind: Kind::Tls,
+            address: "127.0.0.1:8883".to_owned(),
+            certificate: Arc::new(RwLock::new(Some(facts))),
+        };
+        let node = Arc::new(Node::new(options, process));
+        text(&registry(node, &[listening])).unwrap()
     }
 
     fn page() -> String {

@@ -67,7 +67,7 @@ impl Inspect {
     ) -> Arc<Self> {
         let About { name, listeners } = about;
         Arc::new(Self {
-            registry: crate::metrics::registry(Arc::clone(node)),
+            registry: crate::metrics::registry(Arc::clone(node), &listeners),
             node: Arc::clone(node),
             control,
             ban_file,
