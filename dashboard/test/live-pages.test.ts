@@ -234,6 +234,22 @@ test("a token that has become old is asked for again, once", () => at("#/bans", 
   await page.waitForSelector("main tbody a", { state: "detached" });
 }, { role: null }));
 
+test("a change is not repeated in the name of somebody else", () => at("#/bans", async (page) => {
+  await page.click("button >> text=Sign in");
+  await signIn(page, "operator");
+  await page.waitForSelector("dialog[open]", { state: "detached" });
+  const login = await page.request.post(`${server.url}api/v1/login`, { data: { user: "administrator", password: password("administrator") } });
+  assert.equal(login.status(), 200);
+  const before = server.state.asked.length;
+  await page.click("text=Ban…");
+  await page.fill("dialog label:has-text('Who') input", "press-other");
+  await page.click("dialog button.danger");
+  await until(page, "dialog .notice.bad");
+  await until(page, "header .who >> text=administrator");
+  const sent = server.state.asked.slice(before).filter((one: any) => one.method === "POST" && one.path === "bans");
+  assert.equal(sent.length, 1);
+}, { role: null }));
+
 test("a queue that is not empty wants its identifier typed", () => at(link("client", { id: "archive" }), async (page) => {
   await page.click("text=End session");
   const deed = page.locator("dialog button.danger");
