@@ -50,6 +50,7 @@ pub use key::SessionKey;
 pub use node::{Node, NodeOptions, Pressure};
 pub use peers::{CROWDED, Links, PeerEvent, Peers, Place, TICK_MS, ThisNode};
 pub use publish::direct::Direct;
+pub use publish::latency::LatencyStats;
 pub use publish::operator::{Operator, PublishForOperator, Published};
 pub use rights::access::{Authorization, DecidedBy, Verdict};
 pub use rim::Rim;

@@ -12,7 +12,7 @@ use store_state::api::{ShardNumber, Store};
 use crate::backpressure::slow::SlowSubscribers;
 use crate::connect::departures::Departure;
 use crate::connect::registry::Registry;
-use crate::drops::Drops;
+use crate::drops::{Drops, Reason};
 use crate::key::SessionKey;
 use crate::peers::{PeerEvent, Peers, Place, ThisNode, splits};
 use crate::publish::direct::Direct;
@@ -264,6 +264,11 @@ impl<R: Rim> Node<R> {
     /// Bytes of the topic filters of all clients that are connected.
     pub fn subscription_bytes(&self) -> u64 {
         sum(&self.stats, |s| &s.subscription_bytes)
+    }
+
+    /// Messages dropped for a reason since the start.
+    pub fn dropped(&self, reason: Reason) -> u64 {
+        self.drops.iter().map(|drops| drops.count(reason)).sum()
     }
 
     /// How scarce memory is.

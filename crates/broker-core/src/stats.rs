@@ -3,6 +3,8 @@
 use authorization::Action;
 use net_api::Counter;
 
+use crate::publish::latency::LatencyStats;
+
 /// Counters of one loop since the start.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -109,6 +111,8 @@ pub struct BrokerStats {
     pub cache_misses: Counter,
     /// Topics in the match cache.
     pub cached_topics: Counter,
+    /// How long messages take.
+    pub latency: LatencyStats,
 }
 
 /// Sums one counter over all loops.

@@ -2,7 +2,10 @@
 //!
 //! Invariant: a sample stands at the place that its time gives it; what was not sampled is absent, never 0.
 
+use std::borrow::Cow;
+
 use admin::api::Counts;
+use net_api::Snapshot;
 use parking_lot::Mutex;
 
 /// Between samples.
@@ -11,8 +14,8 @@ pub(crate) const STEP_MS: u64 = 10_000;
 /// Samples that are kept: an hour.
 const SAMPLES: usize = 360;
 
-/// What a sample has, in the order of its values.
-const NAMES: [&str; 17] = [
+/// What a sample has, in the order of its values; behind these it has the drops of each reason.
+const NAMES: [&str; 23] = [
     "connections",
     "sessions",
     "subscriptions",
@@ -30,18 +33,32 @@ const NAMES: [&str; 17] = [
     "cpu_cores",
     "memory_bytes",
     "disk_free_bytes",
+    "publish_ack_p50_ms",
+    "publish_ack_p99_ms",
+    "publish_ack_max_ms",
+    "delivery_p50_ms",
+    "delivery_p99_ms",
+    "delivery_max_ms",
 ];
 
-type Values = [f32; NAMES.len()];
+/// Stands before the reason in the names of what was dropped for one.
+const DROPPED: &str = "dropped_per_s.";
+
+type Values = Box<[f32]>;
 
 /// What is sampled.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) counts: Counts,
     /// CPU time of the process, in seconds.
     pub(crate) cpu_s: f64,
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) disk_free_bytes: Option<u64>,
+    /// From PUBLISH to its acknowledgement, and to its receivers on this node.
+    pub(crate) acknowledgements: Snapshot,
+    pub(crate) deliveries: Snapshot,
+    /// What was dropped, for every reason, in an order that does not change.
+    pub(crate) dropped: Vec<(&'static str, u64)>,
 }
 
 /// The last hour.
@@ -52,7 +69,7 @@ pub(crate) struct History(Mutex<Recorder>);
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Samples {
     pub(crate) end_ms: Option<u64>,
-    pub(crate) series: Vec<(&'static str, Vec<Option<f32>>)>,
+    pub(crate) series: Vec<(Cow<'static, str>, Vec<Option<f32>>)>,
 }
 
 impl History {
@@ -94,14 +111,13 @@ struct Recorder {
 impl Recorder {
     fn handle_reading(&mut self, reading: Reading, now_ms: u64) {
         let step = now_ms / STEP_MS;
-        let before = self.last.replace((now_ms, reading));
-        let Some((then_ms, before)) = before else {
-            return self.keep(step, None);
-        };
-        let elapsed_s = now_ms.saturating_sub(then_ms) as f64 / 1_000.0;
-        // A clock that was set back, or a process that stood still: what has happened belongs to no sample.
-        let is_a_step = (STEP_MS / 2..=STEP_MS * 3 / 2).contains(&now_ms.saturating_sub(then_ms));
-        let values = is_a_step.then(|| values(&before, &reading, elapsed_s));
+        let values = self.last.as_ref().and_then(|(then_ms, before)| {
+            let elapsed_ms = now_ms.saturating_sub(*then_ms);
+            // A clock that was set back, or a process that stood still: what has happened belongs to no sample.
+            let is_a_step = (STEP_MS / 2..=STEP_MS * 3 / 2).contains(&elapsed_ms);
+            is_a_step.then(|| values(before, &reading, elapsed_ms as f64 / 1_000.0))
+        });
+        self.last = Some((now_ms, reading));
         self.keep(step, values);
     }
 
@@ -130,17 +146,24 @@ impl Recorder {
             .map(found)
             .skip_while(|values| since_ms.is_none() && values.is_none())
             .collect();
-        let series = NAMES.iter().enumerate().map(|(at, name)| {
+        let values_at = |at: usize| {
             let values = known
                 .iter()
                 .map(|values| values.and_then(|values| values.get(at)).copied())
                 // What a node cannot tell.
                 .map(|value| value.filter(|value| value.is_finite()));
-            (*name, values.collect())
-        });
+            values.collect()
+        };
+        let fixed = NAMES.iter().enumerate();
+        let fixed = fixed.map(|(at, name)| (Cow::Borrowed(*name), values_at(at)));
+        let reasons = self.last.iter().flat_map(|(_, reading)| &reading.dropped);
+        let reasons = (NAMES.len()..).zip(reasons);
+        let occurred = reasons
+            .filter(|(_, (_, count))| *count != 0)
+            .map(|(at, (reason, _))| (Cow::Owned(format!("{DROPPED}{reason}")), values_at(at)));
         Samples {
             end_ms: self.end.map(|end| end * STEP_MS),
-            series: series.collect(),
+            series: fixed.chain(occurred).collect(),
         }
     }
 }
@@ -149,7 +172,13 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
     let (was, is) = (&before.counts, &now.counts);
     let rate = |was: u64, is: u64| is.saturating_sub(was) as f64 / elapsed_s;
     let known = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
-    [
+    let acknowledgements = now.acknowledgements.since(&before.acknowledgements);
+    let deliveries = now.deliveries.since(&before.deliveries);
+    let ms = |times: &Snapshot, share: f64| {
+        let time = times.quantile(share);
+        time.map_or(f64::NAN, |time| time.as_secs_f64() * 1_000.0)
+    };
+    let fixed: [f64; NAMES.len()] = [
         is.connections as f64,
         is.sessions as f64,
         is.subscriptions as f64,
@@ -167,12 +196,23 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
         (now.cpu_s - before.cpu_s).max(0.0) / elapsed_s,
         known(now.memory_bytes),
         known(now.disk_free_bytes),
-    ]
-    .map(|value| value as f32)
+        ms(&acknowledgements, 0.5),
+        ms(&acknowledgements, 0.99),
+        ms(&acknowledgements, 1.0),
+        ms(&deliveries, 0.5),
+        ms(&deliveries, 0.99),
+        ms(&deliveries, 1.0),
+    ];
+    let reasons = before.dropped.iter().zip(&now.dropped);
+    let dropped = reasons.map(|((_, was), (_, is))| rate(*was, *is));
+    let all = fixed.into_iter().chain(dropped);
+    all.map(|value| value as f32).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use net_api::{Histogram, Micros};
+
     use super::*;
 
     fn reading(messages_in: u64) -> Reading {
@@ -185,12 +225,14 @@ mod tests {
             cpu_s: messages_in as f64 / 100.0,
             memory_bytes: Some(1 << 20),
             disk_free_bytes: None,
+            dropped: vec![("expired", 0), ("queue_full_bytes", 2 * messages_in)],
+            ..Reading::default()
         }
     }
 
     fn series(samples: &Samples, name: &str) -> Vec<Option<f32>> {
         let mut all = samples.series.iter();
-        all.find(|(of, _)| *of == name).unwrap().1.clone()
+        all.find(|(of, _)| of == name).unwrap().1.clone()
     }
 
     #[test]
@@ -221,9 +263,39 @@ mod tests {
         assert!((series(&all, "cpu_cores")[0].unwrap() - 0.1).abs() < 0.001);
         // What it cannot tell.
         assert_eq!(series(&all, "disk_free_bytes"), [None; 6]);
+        // Reasons for which something was dropped since the start.
+        let names: Vec<&str> = all.series.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(
+            names.get(NAMES.len()..),
+            Some(&["dropped_per_s.queue_full_bytes"][..])
+        );
+        let dropped = series(&all, "dropped_per_s.queue_full_bytes");
+        assert_eq!((dropped[0], dropped[3]), (Some(20.0), None));
         let later = recorder.samples(Some(at(5)));
         assert_eq!(series(&later, "connections"), [Some(7.0)]);
         assert_eq!(series(&recorder.samples(Some(at(6))), "connections"), []);
+    }
+
+    #[test]
+    fn times_of_messages_are_those_of_their_sample() {
+        let times = Histogram::default();
+        let mut recorder = Recorder::default();
+        let mut sample = |step: u64, taken: &[u64]| {
+            let all = taken.iter().map(|us| Micros(*us));
+            all.for_each(|time| times.record(time));
+            let mut now = Reading::default();
+            times.add_to(&mut now.deliveries);
+            recorder.handle_reading(now, step * STEP_MS);
+            recorder.samples(None)
+        };
+        sample(1, &[]);
+        sample(2, &[1_000; 99]);
+        sample(3, &[31_250]);
+        let all = sample(4, &[]);
+        let of = |name| series(&all, name);
+        assert_eq!(of("delivery_p50_ms"), [Some(1.161), Some(31.25), None]);
+        assert_eq!(of("delivery_max_ms"), [Some(1.161), Some(31.25), None]);
+        assert_eq!(of("publish_ack_p99_ms"), [None; 3]);
     }
 
     #[test]

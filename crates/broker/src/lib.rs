@@ -24,6 +24,7 @@ mod eviction;
 mod history;
 mod http_tls;
 mod inspect;
+mod latency_metrics;
 mod listeners;
 mod memory;
 mod metrics;

@@ -164,6 +164,7 @@ fn publications() -> Publications {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         }),
         publisher: u64::MAX,
         whom,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, Packet, PacketId, ProtocolVersion, QoS, ReasonCode, peek_frame};
 use mqtt_session::{
-    Accepted, Action, ApplicationMessage, Deadline, Delivered, Delivery, NEVER_EXPIRES, Policy,
-    Qos0Inbox, QueueFull, Session, Subscription, Timestamp, Transmit, check_connect,
+    Accepted, Action, ApplicationMessage, Deadline, Delivered, Delivery, NEVER_EXPIRES, Outcome,
+    Policy, Qos0Inbox, QueueFull, Session, Subscription, Timestamp, Transmit, check_connect,
 };
 
 use crate::{Input, Target};
@@ -87,6 +87,7 @@ impl Input<'_> {
                 expires_at: self
                     .flag()
                     .then(|| now.add_millis(u64::from(self.byte()) * 20)),
+                taken_up: None,
             }),
             qos,
             retain: self.flag(),
@@ -148,7 +149,7 @@ impl Fuzz<'_> {
             6 => {
                 let packet_id = self.input.packet_id();
                 let reason = self.input.reason();
-                self.session.complete_publish(packet_id, reason);
+                self.session.complete_publish(packet_id, reason, None);
             }
             7 => {
                 self.now = self.now.add_millis(u64::from(self.input.byte()) * 50);
@@ -195,7 +196,7 @@ impl Fuzz<'_> {
             }) if self.input.flag() => {
                 // Otherwise it is completed late, or never.
                 self.session
-                    .complete_publish(packet_id, ReasonCode::Success);
+                    .complete_publish(packet_id, ReasonCode::Success, None);
             }
             Ok(Action::Subscribe(subscribe)) => {
                 let mut reasons = Vec::new();
@@ -237,12 +238,12 @@ impl Fuzz<'_> {
     }
 
     fn transmit(&mut self) {
-        let (mut out, mut dropped) = (Vec::new(), Vec::new());
+        let (mut out, mut outcome) = (Vec::new(), Outcome::default());
         let version = self.session.version();
         let budget = self.input.byte().into();
         let transmit =
             self.session
-                .poll_transmit(&mut out, budget, &mut dropped, &self.policy, self.now);
+                .poll_transmit(&mut out, budget, &mut outcome, &self.policy, self.now);
         let mut rest = out.as_slice();
         while let Some(frame) = peek_frame(rest, Some(version)).expect("good frames") {
             let (first, others) = rest.split_at(frame.len());

@@ -11,7 +11,8 @@ use mqtt_proto::{
     PubAck, Publish, PublishProperties, QoS, ReasonCode,
 };
 use mqtt_session::{
-    Accepted, Action, ApplicationMessage, Delivery, Policy, Session, SubscriptionIdSet, Timestamp,
+    Accepted, Action, ApplicationMessage, Delivery, Outcome, Policy, Session, SubscriptionIdSet,
+    Timestamp,
 };
 
 const NOW: Timestamp = Timestamp(1_000_000);
@@ -74,6 +75,7 @@ fn measure(name: &str, batch: usize, rounds: usize, run: fn(&mut Turn, usize)) {
         publisher: 1,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     };
     let mut turn = Turn {
         session: Session::open(&connect, "c".into(), Accepted::default(), &policy, NOW),
@@ -100,10 +102,10 @@ fn measure(name: &str, batch: usize, rounds: usize, run: fn(&mut Turn, usize)) {
 impl Turn {
     fn flush(&mut self) {
         self.out.clear();
-        let mut dropped = Vec::new();
+        let mut outcome = Outcome::default();
         let transmit =
             self.session
-                .poll_transmit(&mut self.out, 1 << 20, &mut dropped, &self.policy, NOW);
+                .poll_transmit(&mut self.out, 1 << 20, &mut outcome, &self.policy, NOW);
         let _ = black_box((transmit, &self.out));
     }
 
@@ -139,7 +141,7 @@ impl Turn {
                 black_box(message);
                 if let Some(packet_id) = packet_id {
                     self.session
-                        .complete_publish(packet_id, ReasonCode::Success);
+                        .complete_publish(packet_id, ReasonCode::Success, None);
                 }
             }
             other => panic!("{other:?}"),

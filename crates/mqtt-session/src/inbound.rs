@@ -12,8 +12,8 @@ use mqtt_proto::{
 
 use crate::in_order::InOrder;
 use crate::{
-    Action, ApplicationMessage, DropReason, Dropped, PacketIdSet, Policy, Session, Timestamp,
-    Violation, alias,
+    Action, ApplicationMessage, DropReason, Dropped, PacketIdSet, Policy, Session, TakenUp, Timed,
+    TimedPacket, Timestamp, Violation, alias,
 };
 
 /// QoS 1 and 2 messages from the client that are not finished.
@@ -32,6 +32,8 @@ pub(crate) struct Inbound {
     unconfirmed: PacketIdSet,
     /// Publications on this network connection that the client counts against Receive Maximum.
     unacknowledged: u32,
+    /// Those of the answers that wait for transmission whose time is measured.
+    pub(crate) timed: Vec<Timed>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,7 @@ struct Answer {
     qos: QoS,
     /// Counts when the server is done with the message.
     reason: ReasonCode,
+    taken_up: Option<TakenUp>,
 }
 
 impl Inbound {
@@ -74,6 +77,7 @@ impl Inbound {
             + self.received.heap_bytes()
             + self.orphans.heap_bytes()
             + self.unconfirmed.heap_bytes()
+            + self.timed.capacity() * size_of::<Timed>()
     }
 }
 
@@ -146,6 +150,7 @@ impl Session {
                 .properties
                 .message_expiry_interval
                 .map(|secs| now.add_secs(secs)),
+            taken_up: None,
         };
         if let Some((_, reason)) = refusal {
             self.flush_answers();
@@ -162,16 +167,21 @@ impl Session {
 
     /// The server is done with the message of an [`Action::Publish`]: PUBACK or PUBREC is queued as
     /// soon as those of all earlier messages are. A completion that comes after the network
-    /// connection was closed does no harm.
-    pub fn complete_publish(&mut self, packet_id: PacketId, reason: ReasonCode) {
+    /// connection was closed does no harm. `taken_up`: that of the message.
+    pub fn complete_publish(
+        &mut self,
+        packet_id: PacketId,
+        reason: ReasonCode,
+        taken_up: Option<TakenUp>,
+    ) {
         let v5 = self.version.is_v5();
         let Some(inbound) = &mut self.inbound else {
             return;
         };
-        if inbound
-            .answers
-            .complete(packet_id, |answer| answer.reason = reason)
-        {
+        if inbound.answers.complete(packet_id, |answer| {
+            answer.reason = reason;
+            answer.taken_up = taken_up;
+        }) {
             self.flush_answers();
         } else if inbound.orphans.remove(packet_id) && v5 && reason.is_error() {
             // [MQTT-4.3.3-9] as if the refusal had been sent.
@@ -182,8 +192,18 @@ impl Session {
     /// [MQTT-4.6.0-2] [MQTT-4.6.0-3] answers leave from the front only.
     fn flush_answers(&mut self) {
         while let Some(inbound) = &mut self.inbound
-            && let Some((packet_id, Answer { qos, reason })) = inbound.answers.pop_done()
+            && let Some((packet_id, answer)) = inbound.answers.pop_done()
         {
+            let Answer {
+                qos,
+                reason,
+                taken_up,
+            } = answer;
+            inbound.timed.extend(taken_up.map(|taken_up| Timed {
+                packet: TimedPacket::Answer,
+                qos,
+                taken_up,
+            }));
             // [MQTT3-3.3.5-2] before 5.0 an answer cannot say no.
             let refused = self.version.is_v5() && reason.is_error();
             if refused && qos == QoS::ExactlyOnce {
@@ -301,7 +321,7 @@ impl Session {
         let Some(inbound) = &mut self.inbound else {
             return;
         };
-        for (packet_id, Answer { qos, reason }, done) in inbound.answers.take_all() {
+        for (packet_id, Answer { qos, reason, .. }, done) in inbound.answers.take_all() {
             if qos != QoS::ExactlyOnce {
                 continue;
             }
@@ -313,6 +333,7 @@ impl Session {
             }
         }
         inbound.unacknowledged = 0;
+        inbound.timed = Vec::new();
     }
 
     pub(crate) fn release_inbound(&mut self) {
@@ -328,6 +349,7 @@ impl Session {
             inbound.received.shrink_to_fit();
             inbound.orphans.shrink_to_fit();
             inbound.unconfirmed.shrink_to_fit();
+            inbound.timed.shrink_to_fit();
         }
     }
 }
@@ -382,7 +404,12 @@ impl Inbound {
     fn answer(&mut self, packet_id: PacketId, qos: QoS, reason: Option<ReasonCode>) {
         let done = reason.is_some();
         let reason = reason.unwrap_or(ReasonCode::Success);
-        self.answers.push(packet_id, Answer { qos, reason }, done);
+        let answer = Answer {
+            qos,
+            reason,
+            taken_up: None,
+        };
+        self.answers.push(packet_id, answer, done);
     }
 }
 

@@ -54,7 +54,7 @@ pub use deadline::Deadline;
 pub use disconnect::{Detached, Ended};
 pub use durable::Restored;
 pub use message::{
-    ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet,
+    ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet, TakenUp,
 };
 pub use mqtt_proto::PacketIdSet;
 pub use overlap::{Target, Wanted};
@@ -66,6 +66,6 @@ pub use session::{
 pub use stored::StoredState;
 pub use subscribe::{Subscription, TakenSubscriptions};
 pub use time::Timestamp;
-pub use transmit::Transmit;
+pub use transmit::{Outcome, Timed, TimedPacket, Transmit};
 pub use violation::Violation;
 pub use will::WillTarget;

@@ -3,7 +3,7 @@
 //! Invariant: the bytes of a message exist once, whatever the number of sessions that queue it; a
 //! session holds references. Deliberately absent: who the receivers are.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use mqtt_proto::{MessageBody, QoS};
@@ -29,7 +29,14 @@ pub struct ApplicationMessage {
     /// time that it is given; whoever lets messages expire by another clock, such as that of a cluster, converts it, and
     /// gives `deliver` and `poll_transmit` the time of that one.
     pub expires_at: Option<Timestamp>,
+    /// When the server took up its PUBLISH, if it is measured how long it takes from there. Known to the process that
+    /// took it up only.
+    pub taken_up: Option<TakenUp>,
 }
+
+/// When the server took up a PUBLISH: µs of a clock that is not set back, never 0. Opaque here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TakenUp(pub NonZeroU64);
 
 impl ApplicationMessage {
     /// Whether the Message Expiry Interval has passed.
@@ -212,6 +219,7 @@ mod tests {
             publisher: 0,
             publisher_hash: 0,
             expires_at: Some(Timestamp(60_000)),
+            taken_up: None,
         };
         for (now, left) in [
             (0, 60),

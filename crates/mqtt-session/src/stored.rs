@@ -13,7 +13,8 @@ use mqtt_proto::{QoS, ReasonCode};
 
 use crate::durable::{Durable, packet_id_of};
 use crate::outbound::{Slot, span};
-use crate::{Delivery, DropReason, Dropped, Session, Timestamp};
+use crate::transmit::timed;
+use crate::{Delivery, DropReason, Dropped, Outcome, Session, Timestamp};
 
 /// Whether the client may have seen a stored message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,19 +138,19 @@ impl Session {
         &mut self,
         out: &mut Vec<u8>,
         budget: usize,
-        dropped: &mut Vec<Dropped>,
+        outcome: &mut Outcome,
         now: Timestamp,
     ) {
         while out.len() < budget {
             let open = self.is_stored_open();
             if !self.qos0.is_empty() && (!open || self.is_qos0_next()) {
                 if let Some(waiting) = self.qos0.pop_front() {
-                    self.send_new(waiting.delivery, out, dropped, now);
+                    self.send_new(waiting.delivery, out, outcome, now);
                 }
             } else if open && let Some(Stored { sequence, content }) = self.take_stored() {
                 match content {
                     Content::Publish(delivery, state) => {
-                        self.send_stored_publish(delivery, sequence, state, out, dropped, now);
+                        self.send_stored_publish(delivery, sequence, state, out, outcome, now);
                     }
                     Content::PubRel => {
                         self.put_in_flight(sequence, Slot::PubRel);
@@ -176,7 +177,7 @@ impl Session {
         sequence: u64,
         state: StoredState,
         out: &mut Vec<u8>,
-        dropped: &mut Vec<Dropped>,
+        outcome: &mut Outcome,
         now: Timestamp,
     ) {
         // [MQTT-4.4.0-1] [MQTT3-4.4.0-1] again, with DUP and its identifier
@@ -188,17 +189,20 @@ impl Session {
         let is_bound = again && delivery.qos == QoS::ExactlyOnce;
         if !is_bound && delivery.message.is_expired(now) {
             self.acknowledge_sequence(sequence);
-            self.drop_delivery(delivery, DropReason::Expired, dropped);
+            self.drop_delivery(delivery, DropReason::Expired, &mut outcome.dropped);
             return;
         }
         // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
         if !self.write(&delivery, id, again, out, now) {
             self.acknowledge_sequence(sequence);
-            self.drop_delivery(delivery, DropReason::PacketTooLarge, dropped);
+            self.drop_delivery(delivery, DropReason::PacketTooLarge, &mut outcome.dropped);
             return;
         }
         if let Some(durable) = &mut self.durable {
             durable.sent = sequence;
+        }
+        if !again {
+            outcome.timed.extend(timed(&delivery));
         }
         if qos0 {
             self.queue_bytes -= delivery.bytes();

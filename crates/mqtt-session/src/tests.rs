@@ -12,3 +12,4 @@ mod reconnect;
 mod store_model;
 mod subscribe;
 mod time;
+mod timed;

@@ -4,7 +4,7 @@
 use mqtt_proto::{DeliveryHeader, PacketId, QoS, ReasonCode};
 
 use crate::outbound::Slot;
-use crate::{Delivery, DropReason, Dropped, Policy, Session, Timestamp};
+use crate::{Delivery, DropReason, Dropped, Policy, Session, TakenUp, Timestamp};
 
 /// What comes after the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,35 @@ pub enum Transmit {
     More,
     /// Send these bytes, then close the network connection.
     Close,
+}
+
+/// What a transmission did beside the bytes that it wrote.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Messages that will not reach the client.
+    pub dropped: Vec<Dropped>,
+    /// Packets whose time is measured.
+    pub timed: Vec<Timed>,
+}
+
+/// A packet that was written because of a message whose time is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timed {
+    /// What it is.
+    pub packet: TimedPacket,
+    /// Its QoS; of an answer, that of the PUBLISH that it answers.
+    pub qos: QoS,
+    /// When that message was taken up.
+    pub taken_up: TakenUp,
+}
+
+/// Which packets are timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimedPacket {
+    /// PUBACK or PUBREC.
+    Answer,
+    /// A PUBLISH that is written for the first time, and not as a retained message.
+    Publish,
 }
 
 impl Session {
@@ -37,13 +66,13 @@ impl Session {
     }
 
     /// Appends whole packets to `out` while it is shorter than `budget` bytes; the last one may go
-    /// past the budget, and so may control packets. Messages that will not reach the client are
-    /// handed back in `dropped`. `now` decides which messages have expired, and nothing else.
+    /// past the budget, and so may control packets. What else comes of it is added to `outcome`. `now`
+    /// decides which messages have expired, and nothing else.
     pub fn poll_transmit(
         &mut self,
         out: &mut Vec<u8>,
         budget: usize,
-        dropped: &mut Vec<Dropped>,
+        outcome: &mut Outcome,
         policy: &Policy,
         now: Timestamp,
     ) -> Transmit {
@@ -54,16 +83,19 @@ impl Session {
         if !self.control.is_empty() {
             out.append(&mut self.control);
             self.control = Vec::new();
+            if let Some(inbound) = &mut self.inbound {
+                outcome.timed.append(&mut inbound.timed);
+            }
         }
         if self.closing {
             // [MQTT-3.14.4-1] [MQTT-3.14.4-2] nothing after DISCONNECT.
             return Transmit::Close;
         }
         if self.durable.is_some() {
-            self.send_stored(out, budget, dropped, now);
+            self.send_stored(out, budget, outcome, now);
         } else {
-            self.send_again(out, budget, dropped, now);
-            self.send_waiting(out, budget, dropped, now);
+            self.send_again(out, budget, outcome, now);
+            self.send_waiting(out, budget, outcome, now);
         }
         if self.wants_transmit() {
             return Transmit::More;
@@ -78,7 +110,7 @@ impl Session {
         &mut self,
         out: &mut Vec<u8>,
         budget: usize,
-        dropped: &mut Vec<Dropped>,
+        outcome: &mut Outcome,
         now: Timestamp,
     ) {
         // Outside the loop only: in the steady state there is nothing to send again.
@@ -98,7 +130,11 @@ impl Session {
                 {
                     // [MQTT-3.1.2-25] too large for this connection: as if it had been sent.
                     if let Some(delivery) = outbound.finish(index) {
-                        self.drop_delivery(delivery, DropReason::PacketTooLarge, dropped);
+                        self.drop_delivery(
+                            delivery,
+                            DropReason::PacketTooLarge,
+                            &mut outcome.dropped,
+                        );
                     }
                 }
                 Some(Slot::Publish(_)) => outbound.mark_sent(),
@@ -120,7 +156,7 @@ impl Session {
         &mut self,
         out: &mut Vec<u8>,
         budget: usize,
-        dropped: &mut Vec<Dropped>,
+        outcome: &mut Outcome,
         now: Timestamp,
     ) {
         while out.len() < budget {
@@ -140,7 +176,7 @@ impl Session {
             let Some(delivery) = delivery else {
                 return;
             };
-            self.send_new(delivery, out, dropped, now);
+            self.send_new(delivery, out, outcome, now);
         }
     }
 
@@ -151,7 +187,7 @@ impl Session {
         &mut self,
         delivery: Delivery,
         out: &mut Vec<u8>,
-        dropped: &mut Vec<Dropped>,
+        outcome: &mut Outcome,
         now: Timestamp,
     ) {
         // [MQTT-3.3.2-5]
@@ -163,6 +199,9 @@ impl Session {
             // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
             (!self.write(&delivery, id, false, out, now)).then_some(DropReason::PacketTooLarge)
         };
+        if reason.is_none() {
+            outcome.timed.extend(timed(&delivery));
+        }
         match reason {
             None if delivery.qos > QoS::AtMostOnce => {
                 self.next_packet_id = self.next_packet_id.next();
@@ -172,7 +211,7 @@ impl Session {
                 }
             }
             None => self.queue_bytes -= delivery.bytes(),
-            Some(reason) => self.drop_delivery(delivery, reason, dropped),
+            Some(reason) => self.drop_delivery(delivery, reason, &mut outcome.dropped),
         }
     }
 
@@ -231,4 +270,14 @@ impl Session {
         body.encode(self.version, &header, out);
         true
     }
+}
+
+/// What is measured of a delivery that is written for the first time.
+pub(crate) fn timed(delivery: &Delivery) -> Option<Timed> {
+    let taken_up = delivery.message.taken_up.filter(|_| !delivery.retain)?;
+    Some(Timed {
+        packet: TimedPacket::Publish,
+        qos: delivery.qos,
+        taken_up,
+    })
 }

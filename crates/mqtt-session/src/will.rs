@@ -68,6 +68,7 @@ impl Will {
             publisher: 0,
             publisher_hash: 0,
             expires_at: self.message_expiry_interval.map(|secs| now.add_secs(secs)),
+            taken_up: None,
         }
     }
 

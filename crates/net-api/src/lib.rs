@@ -9,6 +9,7 @@
 mod arena;
 mod connections;
 mod counter;
+mod histogram;
 mod kind;
 mod peer;
 mod rate;
@@ -18,6 +19,7 @@ mod spoken;
 pub use arena::{Arena, Key};
 pub use connections::Connections;
 pub use counter::Counter;
+pub use histogram::{Histogram, Micros, Snapshot};
 pub use kind::Kind;
 pub use peer::PeerAddress;
 pub use rate::{BytesPerSecond, RateBucket, RateGroup, Rates};

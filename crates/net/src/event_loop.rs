@@ -26,7 +26,7 @@ use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use net_api::{
-    Arrival, Closed, ConnectionId, Connections, Key, Next, PeerAddress, Service, Transmit,
+    Arrival, Closed, ConnectionId, Connections, Key, Micros, Next, PeerAddress, Service, Transmit,
 };
 use parking_lot::Mutex;
 use transport::TransportError;
@@ -114,6 +114,8 @@ pub(crate) struct Core<S: Service> {
     batch: Vec<Envelope<S::Mail>>,
     /// How many connections were left with something to read when this turn began.
     left: usize,
+    /// When this turn began.
+    began: Micros,
     read_buffer: Vec<u8>,
     /// What layers made of what was read; empty between calls.
     inner_buffer: Vec<u8>,
@@ -202,6 +204,7 @@ impl<S: Service> EventLoops<S> {
                 accept_armed: false,
                 batch: Vec::new(),
                 left: 0,
+                began: Micros::default(),
                 read_buffer: vec![0; CHUNK],
                 inner_buffer: Vec::new(),
                 write_buffer: Vec::with_capacity(CHUNK),
@@ -365,7 +368,8 @@ pub(crate) fn wake<S: Service>(peer: &Peer<S>) {
 
 impl<S: Service> Core<S> {
     pub(crate) fn begin_turn(&mut self) {
-        self.io.now_ms = self.io.clock.now_ms();
+        self.began = Micros(self.io.clock.now_us());
+        self.io.now_ms = self.began.0 / 1_000;
         self.io.stats.turns.add(1);
         self.left = self.io.ready.len();
         self.io.begin_part();
@@ -480,6 +484,8 @@ impl<S: Service> Core<S> {
             self.open_mail(&mut own);
             self.flush_touched();
         }
+        let took = self.io.clock.now_us().saturating_sub(self.began.0);
+        self.io.stats.turn_time.record(Micros(took));
     }
 
     /// How long the thread may sleep: ms, and the time at which it wakes. `None`: until something comes.

@@ -1,6 +1,6 @@
 //! Counters of one loop.
 
-use net_api::Counter;
+use net_api::{Counter, Histogram};
 use transport::TransportError;
 
 /// What one loop has done since the start.
@@ -21,6 +21,8 @@ pub struct LoopStats {
     pub writes: Counter,
     /// Turns of the loop: returns of epoll_wait(2), and mail handled by other loops.
     pub turns: Counter,
+    /// How long they take, without the sleep between them.
+    pub turn_time: Histogram,
     /// Batches of mail that another loop's thread handled here while this loop slept.
     pub helped: Counter,
     /// Reads put off because the turn had enough to do.

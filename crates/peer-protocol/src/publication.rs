@@ -169,6 +169,7 @@ mod tests {
                 publisher: 5,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             }),
             publisher: u64::MAX,
             whom,

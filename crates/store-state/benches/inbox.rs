@@ -192,6 +192,7 @@ fn publish(topic: &str) -> InboxOp {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         }),
         publisher: 0,
         origin: None,
@@ -506,6 +507,7 @@ fn copies(publishers: usize) {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     });
     let publish = |n| InboxOp::Publish {
         message: Arc::clone(&message),

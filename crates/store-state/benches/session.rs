@@ -271,6 +271,7 @@ fn set(i: u64) -> RetainOp {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         }),
     }
 }

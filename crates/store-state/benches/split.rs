@@ -139,6 +139,7 @@ fn retained(n: u64, expires_at: Option<Timestamp>) -> RetainMachine {
             publisher: 0,
             publisher_hash: 0,
             expires_at,
+            taken_up: None,
         });
         let op = RetainOp::Set { message };
         machine.apply(&header(), &op, &Empty, &mut ()).unwrap();

@@ -217,6 +217,7 @@ pub mod message {
             publisher: 0,
             publisher_hash: 0,
             expires_at: Some(Timestamp(written.expires_at)).filter(|at| at.0 != 0),
+            taken_up: None,
         }))
     }
 }
@@ -237,6 +238,7 @@ mod tests {
             publisher: 77,
             publisher_hash: 0,
             expires_at: Some(Timestamp(5)),
+            taken_up: None,
         };
         let bytes = postcard::to_stdvec(&Holder(Arc::new(before.clone()))).unwrap();
         let Holder(after) = postcard::from_bytes(&bytes).unwrap();

@@ -146,6 +146,7 @@ fn commands() -> Vec<Command> {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         })
     };
     let claim = |client: &str, will: bool| {

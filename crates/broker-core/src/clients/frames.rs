@@ -60,11 +60,13 @@ impl<R: Rim> ClientLoop<R> {
                 message.expires_at = message
                     .expires_at
                     .map(|at| Timestamp(time.cluster_time_ms(at.0)));
+                message.taken_up = self.sampler.handle_publish(now, || time.now_us());
+                let taken_up = message.taken_up;
                 let done = self.publish_if_allowed(io, message, key, packet_id);
                 if let (Some(packet_id), Some(reason), Some(client)) =
                     (packet_id, done, self.clients.get_mut(key))
                 {
-                    client.session.complete_publish(packet_id, reason);
+                    client.session.complete_publish(packet_id, reason, taken_up);
                 }
             }
             Action::Subscribe(subscribe) => next = self.subscribe(io, key, &subscribe),
@@ -78,7 +80,7 @@ impl<R: Rim> ClientLoop<R> {
                 self.show_room(key);
                 self.relax_hold(io, key);
             }
-            Action::Refused(dropped) => self.dropped.push(dropped),
+            Action::Refused(dropped) => self.outcome.dropped.push(dropped),
             Action::Authenticate => {
                 if let Packet::Auth(auth) = &packet {
                     self.authenticate_again(io, key, auth)?;
@@ -274,18 +276,18 @@ impl<R: Rim> ClientLoop<R> {
         }
         if self.node.pressure() != Pressure::None {
             self.stats.pressure_pauses.add(1);
-            if self.waiting_for_memory.is_empty() {
+            if self.unread.for_memory.is_empty() {
                 io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
             }
-            self.waiting_for_memory.push(connection);
+            self.unread.for_memory.push(connection);
             return Wait::Pause;
         }
         if self.node.store().is_over_limit() {
-            if self.waiting_for_store.is_empty() {
+            if self.unread.for_store.is_empty() {
                 io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
             }
             self.stats.store_pauses.add(1);
-            self.waiting_for_store.push(connection);
+            self.unread.for_store.push(connection);
             return Wait::Pause;
         }
         if client.crowds {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use hashing::{HashMap, QualityHashBuilder};
 use mqtt_proto::QoS;
-use mqtt_session::{Dropped, Timestamp};
+use mqtt_session::{Outcome, Timestamp};
 use net_api::{Arena, ConnectionId, Key};
 use store_state::api::Store as _;
 use store_state::inbox::Caller;
@@ -42,6 +42,7 @@ use crate::pending::Pending;
 use crate::publish::calls::Calls;
 use crate::publish::deliveries::Deliveries;
 use crate::publish::forwarding::Forwarding;
+use crate::publish::latency::Sampler;
 use crate::retained::backlog::Slices;
 use crate::rights::access::Decisions;
 use crate::rights::unjudged::Unjudged;
@@ -83,6 +84,15 @@ pub(crate) const HAS_SESSION: u64 = 1 << 56;
 /// The tag of a connection that is not heard any more: refused, or let go by its session.
 pub(crate) const DONE: u64 = 1 << 57;
 
+/// Connections that are not read for a while.
+#[derive(Debug, Default)]
+pub(crate) struct Unread {
+    /// Because memory is scarce.
+    pub(crate) for_memory: Vec<ConnectionId>,
+    /// Because the store has enough to do.
+    pub(crate) for_store: Vec<ConnectionId>,
+}
+
 /// The clients of one loop.
 #[derive(Debug)]
 pub struct ClientLoop<R: Rim> {
@@ -98,16 +108,13 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) unjudged: Unjudged,
     pub(crate) stats: Arc<BrokerStats>,
     pub(crate) drops: Arc<Drops>,
-    /// Connections that are not read because memory is scarce.
-    pub(crate) waiting_for_memory: Vec<ConnectionId>,
+    pub(crate) unread: Unread,
     /// Connections whose clients are about to be let in or not.
     pub(crate) logins: HashMap<ConnectionId, Login>,
     /// Clients whose logins end at a time.
     pub(crate) expiries: Expiries,
     /// Connections whose CONNECT is not read because there are too many logins under way.
     pub(crate) waiting_for_login: VecDeque<ConnectionId>,
-    /// Connections that are not read because the store has enough to do.
-    pub(crate) waiting_for_store: Vec<ConnectionId>,
     /// What goes to other nodes.
     pub(crate) forwarding: Forwarding,
     /// What its receivers get in later turns.
@@ -136,8 +143,9 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) unheard: AwaitingConnect,
     /// Clients that are still to be looked at since the last ban was added.
     pub(crate) unchecked: Vec<Key>,
-    /// What sessions dropped in one call; empty between calls.
-    pub(crate) dropped: Vec<Dropped>,
+    /// What sessions dropped and timed in one call; empty between calls.
+    pub(crate) outcome: Outcome,
+    pub(crate) sampler: Sampler,
     /// Of the client whose packets are handled.
     pub(crate) share: Share,
     /// The broker shuts down: nobody is let in.
@@ -173,11 +181,10 @@ impl<R: Rim> ClientLoop<R> {
                 .get(index)
                 .cloned()
                 .unwrap_or_else(|| Drops::new(0)),
-            waiting_for_memory: Vec::new(),
+            unread: Unread::default(),
             logins: HashMap::default(),
             expiries: Expiries::default(),
             waiting_for_login: VecDeque::new(),
-            waiting_for_store: Vec::new(),
             forwarding: Forwarding::default(),
             deliveries: Deliveries::default(),
             members: Members::default(),
@@ -194,7 +201,8 @@ impl<R: Rim> ClientLoop<R> {
             superseded: Vec::new(),
             unheard: AwaitingConnect::default(),
             unchecked: Vec::new(),
-            dropped: Vec::new(),
+            outcome: Outcome::default(),
+            sampler: Sampler::default(),
             share: Share::default(),
             closing: false,
             drained: None,
@@ -254,14 +262,14 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Records what a session has dropped.
     pub(crate) fn report_dropped(&mut self, io: &impl LoopIo, key: Key) {
-        if self.dropped.is_empty() {
+        if self.outcome.dropped.is_empty() {
             return;
         }
         let id = self
             .clients
             .get(key)
             .map_or("", |client| client.session.client_id());
-        for dropped in self.dropped.drain(..) {
+        for dropped in self.outcome.dropped.drain(..) {
             record(&self.drops, io.now_ms(), id, &dropped);
         }
     }

@@ -113,13 +113,19 @@ impl<R: Rim> Service for ClientLoop<R> {
         let mut result = client.session.poll_transmit(
             out,
             budget,
-            &mut self.dropped,
+            &mut self.outcome,
             self.settings.policy_of(class_of(&client.session)),
             now,
         );
         let (packets, publishes) = count_packets(out);
         self.stats.packets_out.add(packets);
         self.stats.publishes_out.add(publishes);
+        if !self.outcome.timed.is_empty() {
+            let (timed, now_us) = (&self.outcome.timed, self.node.rim.now_us());
+            let latency = &self.stats.latency;
+            latency.handle_written(timed, client.came_us, now_us);
+            self.outcome.timed.clear();
+        }
         if congested {
             io.resume(connection);
         }
@@ -186,7 +192,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Throttled(key)) => self.end_throttle(io, key),
             Some(Timer::Pressure) => {
                 if self.node.pressure() == Pressure::None {
-                    for connection in std::mem::take(&mut self.waiting_for_memory) {
+                    for connection in std::mem::take(&mut self.unread.for_memory) {
                         io.resume(connection);
                     }
                 } else {
@@ -197,7 +203,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 if self.node.store().is_over_limit() {
                     io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
                 } else {
-                    for connection in std::mem::take(&mut self.waiting_for_store) {
+                    for connection in std::mem::take(&mut self.unread.for_store) {
                         io.resume(connection);
                     }
                 }

@@ -624,6 +624,7 @@ fn stored_will(will: &LastWill<'_>) -> StoredWill {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         }),
         message_expiry: will.properties.message_expiry_interval,
         delay: will.properties.will_delay_interval.unwrap_or(0),

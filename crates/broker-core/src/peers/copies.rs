@@ -130,6 +130,7 @@ mod tests {
                 publisher: 0,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             }),
             publisher: 1,
             whom: Whom::Group(ForGroup {

@@ -182,6 +182,7 @@ mod tests {
                 publisher,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             }),
             set: Arc::new(Routes::with_seed(1).find(name)),
             range: receivers,

@@ -6,6 +6,7 @@ pub(crate) mod direct;
 pub(crate) mod distribute;
 pub(crate) mod forward;
 pub(crate) mod forwarding;
+pub(crate) mod latency;
 pub(crate) mod on_behalf;
 pub(crate) mod once;
 pub(crate) mod operator;

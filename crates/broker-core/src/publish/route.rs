@@ -702,6 +702,7 @@ impl<R: Rim> ClientLoop<R> {
                 publisher: sys::PUBLISHER,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             });
             self.node.retained.set(&message);
             let message = Arc::new(ApplicationMessage {

@@ -58,6 +58,7 @@ mod tests {
             publisher: 1,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         })
     }
 

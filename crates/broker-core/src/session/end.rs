@@ -44,7 +44,7 @@ impl<R: Rim> ClientLoop<R> {
         let _ = client.session.poll_transmit(
             &mut bytes,
             LAST_BUDGET,
-            &mut self.dropped,
+            &mut self.outcome,
             &self.settings.limits.policy,
             now,
         );
@@ -126,7 +126,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         let client_id = (!is_stored).then(|| Box::<str>::from(client.session.client_id()));
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
-        self.dropped.extend(dropped);
+        self.outcome.dropped.extend(dropped);
         self.report_dropped(io, key);
         self.let_go(io, key, false);
         if let Some(ms) = lingers {

@@ -380,7 +380,9 @@ impl<R: Rim> ClientLoop<R> {
                     self.kick(io, key, ReasonCode::ServerBusy);
                     return;
                 }
-                client.session.complete_publish(packet_id, reason);
+                client
+                    .session
+                    .complete_publish(packet_id, reason, message.taken_up);
                 if let Some(connection) = client.connection {
                     io.touch(connection);
                 }

@@ -93,6 +93,7 @@ mod tests {
                 publisher: 0,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             }),
             groups: Groups::AllBut(vec![0; served].into()),
             publication: None,

@@ -274,6 +274,7 @@ impl Others {
                 publisher: 0,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             }),
             publisher: peer_protocol::found_by(0, 5, 0),
             whom,

@@ -878,6 +878,7 @@ fn message(topic: &str, payload: &str) -> Arc<ApplicationMessage> {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     })
 }
 

@@ -24,6 +24,7 @@ use super::state::Inspect;
 use super::{gather, loops, rows, stores};
 use crate::eviction;
 use crate::history::{Reading, STEP_MS, cpu_s, until_next_ms};
+use crate::latency_metrics::{acknowledgements, deliveries};
 
 pub(super) fn settings_of_node(inspect: &Arc<Inspect>, prefix: &str) -> Vec<SettingPart> {
     let settings = inspect.settings.read();
@@ -45,12 +46,6 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
             .map(net_api::Counter::get)
             .sum::<u64>()
     };
-    let dropped = |reason| {
-        node.drops
-            .iter()
-            .map(|drops| drops.count(reason))
-            .sum::<u64>()
-    };
     Counts {
         connections: node.connected.load(Ordering::Relaxed) as u64,
         sessions: stored + sum(&node.stats, |s| &s.sessions),
@@ -64,7 +59,7 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
         bytes_out: net(|s| s.bytes_out.get()),
         connects: sum(&node.stats, |s| &s.connects),
         connects_refused: sum(&node.stats, |s| &s.refused),
-        dropped: Reason::all().map(dropped).sum(),
+        dropped: Reason::all().map(|reason| node.dropped(reason)).sum(),
         unmatched: sum(&node.stats, |s| &s.unmatched),
     }
 }
@@ -74,7 +69,7 @@ pub(super) fn history(inspect: &Arc<Inspect>, since_ms: Option<UnixMs>) -> Histo
     let samples = inspect.history.samples(since_ms.map(|since| since.0));
     let series = samples.series.into_iter().map(|(name, values)| {
         let values = values.into_iter().map(|value| value.map(rounded));
-        (name.to_owned(), values.collect())
+        (name.into_owned(), values.collect())
     });
     HistoryPart {
         end_ms: samples.end_ms.map(UnixMs),
@@ -134,6 +129,11 @@ pub(crate) async fn record_history(inspect: Arc<Inspect>) {
                 cpu_s: cpu_s(),
                 memory_bytes: crate::memory::resident_bytes(),
                 disk_free_bytes: node.rim.disk.free_bytes(),
+                acknowledgements: acknowledgements(&node.stats),
+                deliveries: deliveries(&node.stats),
+                dropped: Reason::all()
+                    .map(|reason| (reason.as_str(), node.dropped(reason)))
+                    .collect(),
             };
             inspect.history.record(reading, node.cluster_now_ms());
         });

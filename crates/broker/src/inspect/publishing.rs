@@ -228,6 +228,7 @@ impl Asked {
                 publisher: 0,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             },
             topic: new.topic,
             retain: new.retain,

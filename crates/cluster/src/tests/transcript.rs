@@ -97,6 +97,7 @@ fn messages() -> Vec<(u64, PeerMessage<'static>)> {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     };
     let publisher = peer_protocol::found_by(0, 5, 1);
     let publications = Publications {

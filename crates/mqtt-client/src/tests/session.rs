@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use mqtt_proto::*;
 use mqtt_session::{
-    Accepted, Action, ApplicationMessage, Delivered, Delivery, Policy, Session, SubscriptionIdSet,
-    Timestamp, Transmit,
+    Accepted, Action, ApplicationMessage, Delivered, Delivery, Outcome, Policy, Session,
+    SubscriptionIdSet, Timestamp, Transmit,
 };
 use proptest::prelude::*;
 
@@ -133,7 +133,7 @@ impl World {
                 if !self.completions.is_empty() {
                     let id = self.completions.remove(index % self.completions.len());
                     let session = self.session.as_mut().expect("it gave the message");
-                    session.complete_publish(id, ReasonCode::Success);
+                    session.complete_publish(id, ReasonCode::Success, None);
                 }
             }
             Step::Pass(millis) => self.pass(millis),
@@ -181,6 +181,7 @@ impl World {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         };
         let delivery = Delivery {
             message: Arc::new(message),
@@ -206,12 +207,12 @@ impl World {
         let Some(session) = self.session.as_mut().filter(|_| self.is_online) else {
             return;
         };
-        let (now, mut dropped) = (Timestamp(self.now_ms), Vec::new());
+        let (now, mut outcome) = (Timestamp(self.now_ms), Outcome::default());
         let out = &mut self.to_client;
-        while session.poll_transmit(out, usize::MAX, &mut dropped, &self.policy, now)
+        while session.poll_transmit(out, usize::MAX, &mut outcome, &self.policy, now)
             == Transmit::More
         {}
-        assert!(dropped.is_empty());
+        assert!(outcome.dropped.is_empty());
     }
 
     fn client_receives(&mut self, count: usize) {

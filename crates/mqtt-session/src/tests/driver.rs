@@ -357,7 +357,9 @@ impl Driver {
             "owe" => self.session().owe_pubrel(words.sequence()),
             "recorded" => self.session().complete_receipt(words.sequence()),
             "released" => self.session().complete_release(words.id()),
-            "done" => self.session().complete_publish(words.id(), words.reason()),
+            "done" => self
+                .session()
+                .complete_publish(words.id(), words.reason(), None),
             "suback" => {
                 let reasons = parse_reasons(words.text("reasons").expect("reasons="));
                 self.session().complete_subscribe(words.id(), &reasons);
@@ -521,14 +523,15 @@ impl Driver {
             };
             let version = session.version();
             let wanted = session.wants_transmit();
-            let (mut out, mut dropped) = (Vec::new(), Vec::new());
-            let transmit = session.poll_transmit(&mut out, 1, &mut dropped, &policy, now);
+            let (mut out, mut outcome) = (Vec::new(), Outcome::default());
+            let transmit = session.poll_transmit(&mut out, 1, &mut outcome, &policy, now);
             assert_eq!(
                 wanted,
-                transmit == Transmit::Close || !out.is_empty() || !dropped.is_empty()
+                transmit == Transmit::Close || !out.is_empty() || !outcome.dropped.is_empty()
             );
             self.print_packets(&out, version);
-            dropped
+            outcome
+                .dropped
                 .iter()
                 .for_each(|dropped| self.print_dropped(dropped));
             match transmit {
@@ -587,6 +590,7 @@ fn delivery(words: &Words<'_>, now: Timestamp) -> Delivery {
         publisher: 1,
         publisher_hash: 0,
         expires_at: words.number("expiry").map(|secs| now.add_secs(secs)),
+        taken_up: None,
     };
     let ids = words.text("ids").unwrap_or_default();
     Delivery {

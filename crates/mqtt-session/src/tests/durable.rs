@@ -581,6 +581,7 @@ fn direct_and_stored_messages_leave_as_they_came() {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         }),
         qos,
         retain: false,
@@ -596,8 +597,8 @@ fn direct_and_stored_messages_leave_as_they_came() {
     assert!(matches!(delivered, Delivered::Queued));
     assert_eq!(session.queue_len(), 5);
 
-    let (mut out, mut dropped) = (Vec::new(), Vec::new());
-    let transmit = session.poll_transmit(&mut out, 1_000, &mut dropped, &policy, now);
+    let (mut out, mut outcome) = (Vec::new(), Outcome::default());
+    let transmit = session.poll_transmit(&mut out, 1_000, &mut outcome, &policy, now);
     assert_eq!(transmit, Transmit::Idle);
     let mut topics = String::new();
     let mut rest = out.as_slice();

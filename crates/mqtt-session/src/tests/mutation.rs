@@ -295,6 +295,7 @@ impl Fuzz {
                     expires_at: random
                         .maybe(|random| random.below(3_000))
                         .map(|millis| self.now.add_millis(millis)),
+                    taken_up: None,
                 };
                 let delivery = Delivery {
                     message: Arc::new(message),
@@ -324,7 +325,7 @@ impl Fuzz {
                     self.sequence += 1;
                     session.owe_pubrel(self.sequence);
                 }
-                _ => session.complete_publish(random.id(), random.reason()),
+                _ => session.complete_publish(random.id(), random.reason(), None),
             },
             9 => {
                 self.now = self.now.add_millis(random.below(1_500));
@@ -357,12 +358,12 @@ impl Fuzz {
     }
 
     fn transmit(&mut self) {
-        let (mut out, mut dropped) = (Vec::new(), Vec::new());
+        let (mut out, mut outcome) = (Vec::new(), Outcome::default());
         let budget = self.random.below(200) as usize;
         let version = self.session.version();
         let transmit =
             self.session
-                .poll_transmit(&mut out, budget, &mut dropped, &self.policy, self.now);
+                .poll_transmit(&mut out, budget, &mut outcome, &self.policy, self.now);
         let mut rest = out.as_slice();
         while let Some(frame) = peek_frame(rest, Some(version)).expect("good frames") {
             let (first, others) = rest.split_at(frame.len());

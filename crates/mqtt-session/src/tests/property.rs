@@ -161,7 +161,7 @@ impl World {
             Step::Complete(index) => {
                 if !self.completions.is_empty() {
                     let id = self.completions.remove(index % self.completions.len());
-                    self.session.complete_publish(id, ReasonCode::Success);
+                    self.session.complete_publish(id, ReasonCode::Success, None);
                 }
             }
             Step::Lose => self.lose(),
@@ -190,6 +190,7 @@ impl World {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         };
         let delivery = Delivery {
             message: Arc::new(message),
@@ -269,12 +270,12 @@ impl World {
     }
 
     fn transmit(&mut self, budget: usize) {
-        let (mut out, mut dropped) = (Vec::new(), Vec::new());
+        let (mut out, mut outcome) = (Vec::new(), Outcome::default());
         let wanted = self.session.wants_transmit();
         let transmit =
             self.session
-                .poll_transmit(&mut out, budget, &mut dropped, &self.policy, self.now);
-        assert!(dropped.is_empty());
+                .poll_transmit(&mut out, budget, &mut outcome, &self.policy, self.now);
+        assert!(outcome.dropped.is_empty());
         assert_eq!(wanted, !out.is_empty());
         assert_eq!(transmit == Transmit::More, self.session.wants_transmit());
         let mut rest = out.as_slice();

@@ -221,6 +221,7 @@ fn delivery(qos: QoS, number: u32) -> Delivery {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     };
     Delivery {
         message: Arc::new(message),
@@ -377,7 +378,7 @@ impl World {
                 session.complete_release(packet_id);
             }
             Answer::Publication(packet_id) => {
-                session.complete_publish(packet_id, ReasonCode::Success);
+                session.complete_publish(packet_id, ReasonCode::Success, None);
             }
         }
     }
@@ -450,11 +451,11 @@ impl World {
         let Some(session) = &mut self.session else {
             return;
         };
-        let (mut out, mut dropped) = (Vec::new(), Vec::new());
+        let (mut out, mut outcome) = (Vec::new(), Outcome::default());
         let wanted = session.wants_transmit();
         let transmit =
-            session.poll_transmit(&mut out, budget, &mut dropped, &self.policy, self.now);
-        assert!(dropped.is_empty());
+            session.poll_transmit(&mut out, budget, &mut outcome, &self.policy, self.now);
+        assert!(outcome.dropped.is_empty());
         assert_eq!(wanted, !out.is_empty());
         assert_eq!(transmit == Transmit::More, session.wants_transmit());
         let mut rest = out.as_slice();
@@ -642,7 +643,7 @@ impl World {
             .collect();
         assert_eq!(dropped, self.connection.direct);
         // Late calls do no harm.
-        session.complete_publish(PacketId::FIRST, ReasonCode::Success);
+        session.complete_publish(PacketId::FIRST, ReasonCode::Success, None);
         session.complete_receipt(self.connection.handed_over);
         session.complete_release(PacketId::FIRST);
         let sequence = self.connection.handed_over + 1;

@@ -112,6 +112,7 @@ fn forwarded() -> impl Strategy<Value = Forwarded> {
                 publisher: 0,
                 publisher_hash: 0,
                 expires_at: expires_at.map(Timestamp),
+                taken_up: None,
             },
         );
     let group = (text(), any::<u8>(), any::<u64>()).prop_map(|(filter, hops, copy)| ForGroup {

@@ -188,6 +188,7 @@ fn forwarded(qos: QoS, whom: Whom, origin: Option<Origin>) -> Forwarded {
             publisher: 0,
             publisher_hash: 0,
             expires_at: (qos != QoS::AtMostOnce).then_some(Timestamp(1_800_000_000_000)),
+            taken_up: None,
         }),
         publisher: with_hash(found_by(1, 2, 3), 0xABC),
         whom,

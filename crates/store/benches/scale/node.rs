@@ -195,6 +195,7 @@ impl Node {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         });
         let op = InboxOp::Publish {
             message,

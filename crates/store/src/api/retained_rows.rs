@@ -259,6 +259,7 @@ mod tests {
                 publisher: 0,
                 publisher_hash: 0,
                 expires_at: None,
+                taken_up: None,
             });
             let op = RetainOp::Set { message };
             shards[number % 3]

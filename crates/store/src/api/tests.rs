@@ -116,6 +116,7 @@ fn set(topic: &str) -> RetainOp {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     });
     RetainOp::Set { message }
 }

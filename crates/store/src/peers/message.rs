@@ -235,6 +235,7 @@ mod tests {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         };
         let page = store_state::api::RetainedPage {
             messages: vec![store_state::api::Retained(std::sync::Arc::new(message))],

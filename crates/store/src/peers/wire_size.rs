@@ -63,6 +63,7 @@ mod tests {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         })
     }
 

@@ -129,6 +129,7 @@ pub(crate) fn message(topic: &str, payload: &[u8]) -> Arc<ApplicationMessage> {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     })
 }
 

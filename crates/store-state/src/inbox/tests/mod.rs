@@ -285,6 +285,7 @@ fn message(topic: &str, payload: &str, qos: QoS) -> ApplicationMessage {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     }
 }
 

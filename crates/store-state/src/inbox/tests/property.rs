@@ -809,6 +809,7 @@ impl Run {
             publisher: 0,
             publisher_hash: 0,
             expires_at: (dice[5] & 32 != 0).then(|| Timestamp(self.now_ms + 5)),
+            taken_up: None,
         })
     }
 

@@ -41,6 +41,7 @@ pub(super) fn set(topic: &str, payload: &[u8], expires_at: u64) -> RetainOp {
             publisher: 1,
             publisher_hash: 0,
             expires_at: Some(Timestamp(expires_at)).filter(|at| at.0 != 0),
+            taken_up: None,
         }),
     }
 }

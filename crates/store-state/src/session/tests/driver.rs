@@ -216,6 +216,7 @@ pub(super) fn will(topic: &str, delay: u32) -> StoredWill {
             publisher: 0,
             publisher_hash: 0,
             expires_at: None,
+            taken_up: None,
         }),
         message_expiry: Some(30),
         delay,

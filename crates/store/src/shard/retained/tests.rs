@@ -29,6 +29,7 @@ fn message(topic: &str) -> Arc<ApplicationMessage> {
         publisher: 0,
         publisher_hash: 0,
         expires_at: None,
+        taken_up: None,
     })
 }
 
