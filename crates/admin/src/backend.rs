@@ -1,5 +1,6 @@
 //! What the API asks of a broker.
 
+use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -162,16 +163,25 @@ pub struct QueueQuestion {
     pub payloads: bool,
 }
 
+/// How metrics are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetricsFormat {
+    /// The text format, version 0.0.4.
+    Text,
+    /// `io.prometheus.client.MetricFamily`, each with its length before it: with native histograms.
+    Protobuf,
+}
+
 /// A broker, as the API sees it. Methods without a future do not wait for anything but short locks.
 pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Whether clients are served; what is wrong meanwhile, a line each.
     fn readiness(&self) -> (bool, Vec<String>);
 
-    /// The metrics in the text format of Prometheus.
+    /// The metrics in a format of Prometheus.
     ///
     /// # Errors
     /// They cannot be written.
-    fn metrics(&self) -> Result<String, fmt::Error>;
+    fn metrics(&self, format: MetricsFormat) -> Result<Vec<u8>, Box<dyn Error>>;
 
     /// The cluster as this node sees it.
     fn cluster(&self) -> ClusterStatus;

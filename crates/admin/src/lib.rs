@@ -26,8 +26,8 @@ mod serve;
 mod streams;
 
 pub use backend::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, NodeCommand,
-    QueueQuestion, Range, SessionQuestion,
+    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, MetricsFormat,
+    NodeCommand, QueueQuestion, Range, SessionQuestion,
 };
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, LoginSession, NoSuchRole,

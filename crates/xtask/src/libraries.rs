@@ -35,6 +35,7 @@ const SEVERAL: &[(&str, &str)] = &[
     ("cpufeatures", "openraft"),
     ("crypto-common", "openraft"),
     ("digest", "openraft"),
+    ("foldhash", "prost-build"),
     ("getrandom", "raft-engine"),
     ("hashbrown", "raft-engine, quick_cache"),
     ("heck", "raft-engine"),
@@ -58,6 +59,7 @@ const SEVERAL: &[(&str, &str)] = &[
     ("syn", "raft-engine"),
     ("thiserror", "raft-engine"),
     ("thiserror-impl", "raft-engine"),
+    ("unicode-width", "miette"),
     ("untrusted", "aws-lc-rs"),
 ];
 

@@ -1,7 +1,7 @@
 //! What the API asks, by asking all nodes.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,13 +18,14 @@ use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
     Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
-    NodeCommand, QueueQuestion, Range, Role, SessionQuestion,
+    MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion,
 };
 use authorization::Action;
 use broker_core::Drops;
 use futures_util::FutureExt as _;
 use mqtt_proto::{filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
+use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use tokio::time::Instant;
 
 use super::gather::SHORTEST;
@@ -57,8 +58,12 @@ impl Broker for Asking {
         (is_ready, lines.collect())
     }
 
-    fn metrics(&self) -> Result<String, fmt::Error> {
-        crate::metrics::text(&self.0.registry)
+    fn metrics(&self, format: MetricsFormat) -> Result<Vec<u8>, Box<dyn Error>> {
+        let registry = &self.0.registry;
+        Ok(match format {
+            MetricsFormat::Text => crate::metrics::text(registry)?.into_bytes(),
+            MetricsFormat::Protobuf => encode_to_vec(registry)?,
+        })
     }
 
     fn cluster(&self) -> ClusterStatus {

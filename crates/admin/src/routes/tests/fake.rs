@@ -26,7 +26,7 @@ use crate::page::Found;
 use crate::problem::{Kind, Problem};
 use crate::{
     Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
-    NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion,
+    MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion,
 };
 
 /// The only user, an operator.
@@ -201,8 +201,8 @@ impl Broker for Fake {
         (true, Vec::new())
     }
 
-    fn metrics(&self) -> Result<String, std::fmt::Error> {
-        Ok(String::new())
+    fn metrics(&self, format: MetricsFormat) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
+        Ok(format!("{format:?}").into_bytes())
     }
 
     fn cluster(&self) -> ClusterStatus {
