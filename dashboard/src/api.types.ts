@@ -84,6 +84,7 @@ export type PublishedMessage = { matched: boolean; reason_code: number; retained
 export type Publisher = { client_id: string; verdict: Verdict | null };
 export type Queue = { bytes: number; full: string | null; limit_bytes: number | null; limit_messages: number | null; messages: number; oldest_at: At | null };
 export type QueueLookup = { after: string | null; client_id: string; limit: number | null };
+export type QueuePurge = { bytes: number; complete: boolean; removed: number };
 export type QueueRow = { bytes: number; class: string; client_id: string; in_per_s: number | null; limit_bytes: number; limit_messages: number; messages: number; node: NodeId; node_name: string; oldest_at: At | null; out_per_s: number | null };
 export type QueuedMessage = { encoding: Encoding; expires_at: At | null; group: string | null; payload: string | null; payload_bytes: number; qos: number; retain: boolean; sequence: BigNumber; topic: string };
 export type Rate = number;
@@ -185,4 +186,5 @@ export interface Delete {
   "/nodes/{node}/drain": { answer: NodeChange; body: null };
   "/retained/message": { answer: PublishedMessage; body: null };
   "/sessions/{client_id}": { answer: Gone; body: null };
+  "/sessions/{client_id}/queue": { answer: QueuePurge; body: null };
 }

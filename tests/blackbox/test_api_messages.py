@@ -6,6 +6,7 @@ import urllib.parse
 import pytest
 
 from harness.broker import Broker
+from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, ack
 from harness.wait import until
 from test_api import keys, request, walk  # noqa: F401
 from test_classes import gone_away
@@ -224,6 +225,58 @@ def test_queues_are_ranked_and_read(stage, name):
     status, problem = ask(stage, "GET", f"/api/v1/sessions/{name}-nobody/queue")
     assert (status, problem["kind"]) == (404, "client")
     assert ask(stage, "GET", "/api/v1/queues?by=size")[0] == 400
+
+
+def test_a_queue_is_emptied_for_operators(stage, name):
+    away, path = f"{name}-away", f"/api/v1/sessions/{name}-away/queue"
+    gone_away(stage, away, f"{name}/#")
+    count, payload = 5_000, "1234567"
+    messages = [{"topic": f"{name}/a", "payload": payload, "qos": 1}] * 500
+    for _ in range(count // len(messages)):
+        assert ask(stage, "POST", "/api/v1/publish/bulk", {"messages": messages})[0] == 200
+    waiting = lambda: stage.api(f"/api/v1/clients/{away}")["queue"]["messages"]
+    until(lambda: waiting() == count, what="the queue")
+    dropped = stage.metric("heraldmq_messages_dropped_total", reason="purged")
+    assert ask(stage, "DELETE", path, role="viewer")[0] == 403
+    assert waiting() == count
+    answer = ask(stage, "DELETE", f"{path}?budget_ms=5000")
+    assert answer == (200, {"removed": count, "bytes": count * len(payload), "complete": True})
+    assert waiting() == 0 and ask(stage, "GET", path)[1]["items"] == []
+    assert stage.metric("heraldmq_messages_dropped_total", reason="purged") - dropped == count
+    assert stage.drops(1)[0]["reason"] == "purged"
+    # The session is as it was, and gets what comes.
+    assert ask(stage, "DELETE", path) == (200, {"removed": 0, "bytes": 0, "complete": True})
+    published(stage, topic=f"{name}/b", payload="later", qos=1)
+    with stage.client(away, clean=False, session_present=True, props={"session_expiry": 600}) as client:
+        assert client.message().payload == b"later"
+        client.ping()
+    assert ask(stage, "DELETE", f"/api/v1/sessions/{name}-nobody/queue")[0] == 404
+
+
+def test_a_queue_is_emptied_while_its_client_reads_slowly(stage, name):
+    props = {"session_expiry": 600, "receive_maximum": 3}
+    with stage.client(name, clean=False, props=props) as slow, stage.client(f"{name}-publisher") as publisher:
+        slow.subscribe(f"{name}/#", qos=2)
+        for number in range(600):
+            publisher.published(f"{name}/a", str(number).encode(), qos=1 + number % 2)
+        # It acknowledges none of these.
+        got = [slow.recv() for _ in range(3)]
+        purge = ask(stage, "DELETE", f"/api/v1/sessions/{name}/queue?budget_ms=5000")[1]
+        assert purge["complete"] and 0 < purge["removed"] <= 597
+        publisher.published(f"{name}/last", b"", qos=2)
+        # What was on its way arrives, in order and once, and then what came later.
+        numbers, last, is_over = [], None, False
+        while not is_over:
+            packet = got.pop(0) if got else slow.recv()
+            if packet.kind == PUBLISH and packet.topic == f"{name}/last":
+                last = packet.pid
+            elif packet.kind == PUBLISH:
+                numbers.append(int(packet.payload))
+            answer = PUBCOMP if packet.kind == PUBREL else PUBACK if packet.qos == 1 else PUBREC
+            slow.send(ack(answer, packet.pid))
+            is_over = packet.kind == PUBREL and packet.pid == last
+        assert numbers == sorted(set(numbers)) and len(numbers) + purge["removed"] == 600
+        until(lambda: stage.api(f"/api/v1/clients/{name}")["queue"]["messages"] == 0, what="the end of the queue")
 
 
 def test_the_history_has_samples_at_round_times(stage, name):

@@ -126,6 +126,11 @@ def test_messages_are_published_kept_and_read_at_any_node(cluster, name):
         lambda: any(row["client_id"] == f"{name}-away" for row in ask(one, "/api/v1/queues")[1]["items"]),
         what="the queue among the largest",
     )
+    # At one node it is emptied, at all of them it is empty.
+    assert ask(two, f"/api/v1/sessions/{name}-away/queue", "DELETE")[1] == {"removed": 50, "bytes": 90, "complete": True}
+    for node in cluster.nodes:
+        assert ask(node, f"/api/v1/sessions/{name}-away/queue")[1]["items"] == []
+    assert ask(three, "/api/v1/drops/totals")[1]["purged"] >= 50
 
 
 def test_a_silent_node_is_named_and_not_waited_for(cluster, name):

@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 use crate::api::{
     AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, EventKind,
     Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan,
-    NewMessage, NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueueRow,
-    QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow,
+    NewMessage, NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge,
+    QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow,
     SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
@@ -302,6 +302,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
+
+    /// Drops what waits for a durable session, and cannot have been sent.
+    fn purge_queue(&self, client_id: String, budget: Duration) -> Asked<QueuePurge>;
 
     /// The role of a user, if the password is right and the address has not failed too often.
     fn log_in(&self, attempt: LoginAttempt) -> Asked<Role>;

@@ -21,6 +21,7 @@ use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
+use crate::purging::Purges;
 use crate::sys::SysTopics;
 
 /// A node of this process.
@@ -44,6 +45,8 @@ pub(crate) struct Process {
     pub(crate) events: Events,
     /// Who is let in.
     pub(crate) authentication: Authentication,
+    /// Queues that operators empty.
+    pub(crate) purges: Purges,
     /// Who may use the HTTP port.
     pub(crate) rights: Arc<Rights>,
     /// Opened after the node is made, because it tells the node what it finds.
@@ -78,6 +81,7 @@ impl Process {
             trusted_peers,
             disk,
             events: Events::default(),
+            purges: Purges::default(),
             authentication,
             rights: Arc::default(),
             store: OnceLock::new(),

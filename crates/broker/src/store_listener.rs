@@ -90,6 +90,7 @@ impl Listener for StoreListener {
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {
+        self.node.rim.purges.handle_drop(drop);
         self.record(drop.client, drop.message, Reason::Session(drop.reason));
     }
 

@@ -157,11 +157,13 @@ pub enum DropReason {
     RetentionBytes,
     /// The disk had less space left than queues of the session's class leave free.
     DiskHighWater,
+    /// An operator has emptied the queue that it waited in.
+    Purged,
 }
 
 impl DropReason {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::QueueFullMessages,
         Self::QueueFullBytes,
         Self::Expired,
@@ -173,6 +175,7 @@ impl DropReason {
         Self::RetentionAge,
         Self::RetentionBytes,
         Self::DiskHighWater,
+        Self::Purged,
     ];
 
     /// The reason's name in metrics and in the list of recent drops.
@@ -190,6 +193,7 @@ impl DropReason {
             Self::RetentionAge => "retention_age",
             Self::RetentionBytes => "retention_bytes",
             Self::DiskHighWater => "disk_high_water",
+            Self::Purged => "purged",
         }
     }
 }

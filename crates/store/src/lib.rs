@@ -55,6 +55,7 @@ pub use peers::network::Peers;
 pub use retention::found::{
     ClassQueues, LargeQueue, QueueRates, QueuedBytes, QueuedMessages, WaitingSessions,
 };
+pub use retention::purge::Purge;
 pub use shard::load::{HalfLoad, HalfSlot, Percent, Rate, ShardCost, ShardLoad, Total};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;

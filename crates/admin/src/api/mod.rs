@@ -35,7 +35,7 @@ pub use message::{
     Encoding, Message, NewMessage, PublishedMessage, RetainedLevelRow, RetainedRow, UserProperty,
 };
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
-pub use queue::{QueueOrder, QueueRow, QueuedMessage};
+pub use queue::{QueueOrder, QueuePurge, QueueRow, QueuedMessage};
 pub use rule::{AclAnswer, AclQuestion, DecidedBy, Verdict};
 pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};

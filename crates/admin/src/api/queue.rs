@@ -61,6 +61,18 @@ pub struct QueueRow {
     pub out_per_s: Option<f64>,
 }
 
+/// What was dropped from the queue of a durable session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QueuePurge {
+    /// Messages that were dropped.
+    pub removed: u64,
+    /// Size of their payloads.
+    pub bytes: u64,
+    /// Whether all that waited is gone, but what the client may have got. If not, the time was over, no majority has answered, or
+    /// another node leads now: ask again.
+    pub complete: bool,
+}
+
 /// A message that waits for a durable session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct QueuedMessage {

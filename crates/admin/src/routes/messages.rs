@@ -10,8 +10,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, budget, limit, word};
 use crate::api::{
-    Message, NewMessage, PublishedMessage, QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow,
-    RetainedRow,
+    Message, NewMessage, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
+    RetainedLevelRow, RetainedRow,
 };
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, QueueQuestion};
@@ -271,6 +271,19 @@ pub(super) async fn queue(
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<QueuedMessage>>, Problem> {
     list_queue(turn, broker, client_id, &params, false).await
+}
+
+/// Drops what waits for a durable session, with the reason `purged`. What its client may have got already stays, and what is on its
+/// way to it arrives. What comes meanwhile stays, too.
+#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}/queue", tag = "messages", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = QueuePurge)))]
+pub(super) async fn purge_queue(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<QueuePurge>, Problem> {
+    let purge = broker.purge_queue(client_id, budget.budget()?).await?;
+    Ok(Json(purge))
 }
 
 /// Whose queue is asked for, in the body.

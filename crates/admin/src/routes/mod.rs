@@ -144,6 +144,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
                 messages::remove_retained
             ))
             .routes(routes!(messages::queue_with_payloads))
+            .routes(routes!(messages::purge_queue))
             .routes(routes!(bans::add))
             .routes(routes!(bans::remove))
             .routes(routes!(cluster::drain))

@@ -10,8 +10,9 @@ use admin::api::{
     AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
     DropTotals, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
     NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage,
-    Publisher, QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops,
-    SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
+    Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+    SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
+    SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -342,6 +343,11 @@ impl Broker for Asking {
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {
         let inspect = Arc::clone(&self.0);
         async move { messages::queue(&inspect, question, range).await }.boxed()
+    }
+
+    fn purge_queue(&self, client_id: String, budget: Duration) -> Asked<QueuePurge> {
+        let inspect = Arc::clone(&self.0);
+        async move { messages::purge(&inspect, client_id, budget).await }.boxed()
     }
 
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>> {

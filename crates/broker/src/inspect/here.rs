@@ -104,6 +104,10 @@ impl Inspect {
             Question::Events(question) => {
                 Answer::Events(events::here(&self.node, &self.own(), &question))
             }
+            Question::Messages(MessagesQuestion::Purge { client_id }) => {
+                let purged = queues::purge(&self.node, &client_id, deadline).await;
+                Answer::Messages(MessagesAnswer::Purged(purged))
+            }
             Question::Messages(question) => {
                 // It reads the disk, and looks at many topics.
                 let inspect = Arc::clone(self);
@@ -139,6 +143,9 @@ impl Inspect {
             }
             MessagesQuestion::Waiting(question) => {
                 MessagesAnswer::Waiting(queues::waiting(node, question, deadline))
+            }
+            MessagesQuestion::Purge { .. } => {
+                unreachable!("a purge waits for the store, and is not asked here")
             }
             MessagesQuestion::Unknown => MessagesAnswer::NotKnown,
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{Message, QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow};
+use admin::api::{
+    Message, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+};
 use admin::page::{Found, Missing};
 use admin::problem::{Kind, Problem};
 use admin::{Gathered, QueueQuestion, Range};
@@ -211,6 +213,27 @@ pub(super) async fn queue(
             // Nothing of it is with other nodes.
             partial: Vec::new(),
         }),
+        Held::Absent => Err(known::not_found(&client_id, Vec::new())),
+        Held::Elsewhere => Err(leaderless(partial)),
+    }
+}
+
+/// Drops what waits for a durable session.
+pub(super) async fn purge(
+    inspect: &Arc<Inspect>,
+    client_id: String,
+    budget: Duration,
+) -> Result<QueuePurge, Problem> {
+    let question = MessagesQuestion::Purge {
+        client_id: client_id.clone(),
+    };
+    let parts = ask(inspect, question, budget, "queue", |answer| match answer {
+        MessagesAnswer::Purged(held) => Some(held),
+        _ => None,
+    });
+    let (parts, partial) = parts.await;
+    match held(parts) {
+        Held::Found(purge) => Ok(purge),
         Held::Absent => Err(known::not_found(&client_id, Vec::new())),
         Held::Elsewhere => Err(leaderless(partial)),
     }

@@ -1,6 +1,8 @@
 //! What nodes ask each other of messages that wait or are kept.
 
-use admin::api::{Message, QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow};
+use admin::api::{
+    Message, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+};
 use serde::{Deserialize, Serialize};
 use store::{Cursor, InTopicOrder};
 
@@ -31,6 +33,8 @@ pub(super) enum MessagesQuestion {
     FirstQueues { by: QueueOrder, limit: Limit },
     /// What waits for a client.
     Waiting(WaitingQuestion),
+    /// What waits for a client is to be dropped.
+    Purge { client_id: String },
     /// A question of a later version.
     #[serde(other)]
     Unknown,
@@ -45,6 +49,7 @@ pub(super) enum MessagesAnswer {
     Message(Held<Box<Message>>),
     FirstQueues(Vec<QueueRow>),
     Waiting(Held<WaitingPart>),
+    Purged(Held<QueuePurge>),
     /// It does not know the question.
     #[serde(other)]
     NotKnown,

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use admin::api::{At, Encoding, QueueOrder, QueueRow, QueuedMessage};
+use admin::api::{At, Encoding, QueueOrder, QueuePurge, QueueRow, QueuedMessage};
 use mqtt_session::ApplicationMessage;
-use store::{ClassQueues, LargeQueue, Look, class_queues};
+use store::{ClassQueues, LargeQueue, Look, Purge, class_queues};
 use store_state::inbox::Item;
 use tokio::time::Instant;
 
@@ -95,6 +95,23 @@ pub(super) fn waiting(
             _ => return Held::Found(part),
         }
     }
+}
+
+/// Drops what waits for a client, as far as that is done when there is just time for the answer.
+pub(super) async fn purge(node: &Node, client_id: &str, deadline: Instant) -> Held<QueuePurge> {
+    let counting = node.rim.purges.count(client_id);
+    let until = deadline.checked_sub(LEFT).unwrap_or(deadline);
+    let purge = match node.store().inspect().purge_queue(client_id, until).await {
+        Look::Elsewhere => return Held::Elsewhere,
+        Look::Absent => return Held::Absent,
+        Look::Found(purge) => purge,
+    };
+    let purged = counting.purged();
+    Held::Found(QueuePurge {
+        removed: purged.messages.0,
+        bytes: purged.payloads.0,
+        complete: purge == Purge::Complete,
+    })
 }
 
 fn message(sequence: u64, item: &Item, payloads: bool) -> QueuedMessage {

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use admin::api::{QueueRow, QueuedMessage, RetainedRow};
+use admin::api::{QueuePurge, QueueRow, QueuedMessage, RetainedRow};
 use report::Table;
 
 use super::cells::{ago, number, or_dash, rate, shown};
-use super::shown::{EXIT_CODES, Shown, Walk, path_of, print_list, print_whole};
+use super::shown::{EXIT_CODES, Shown, Walk, path_of, print, print_list, print_whole};
 use crate::failure::Failure;
-use crate::http_port::HttpPort;
+use crate::http_port::{HttpPort, parse};
 
 /// List the queues with most messages or bytes, or with the oldest message.
 #[derive(clap::Args)]
@@ -66,7 +66,7 @@ pub(super) fn queues_table(rows: &[QueueRow]) -> Table {
     table
 }
 
-/// List what waits for a client with a durable session, the oldest first.
+/// List what waits for a client with a durable session, the oldest first, or drop it.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct QueueArguments {
@@ -75,6 +75,9 @@ pub(crate) struct QueueArguments {
     /// The client identifier.
     #[arg(value_name = "CLIENT")]
     client: String,
+    /// Drop what waits, but what the client may have got already; the reason of these drops is `purged`.
+    #[arg(long, conflicts_with_all = ["limit", "all"])]
+    empty: bool,
     #[command(flatten)]
     walk: Walk,
     #[command(flatten)]
@@ -87,8 +90,44 @@ pub(crate) fn queue(arguments: &QueueArguments) -> Result<ExitCode, Failure> {
         Failure::Usage(why.to_owned())
     })?;
     let path = path.replacen("/clients/", "/sessions/", 1) + "/queue";
+    if arguments.empty {
+        return empty(&arguments.node, &path, arguments.shown.json);
+    }
     let how = (&arguments.walk, &arguments.shown);
     print_list(&arguments.node, &path, Vec::new(), how, queue_table)
+}
+
+/// Empties a queue, and asks again as long as more is dropped.
+fn empty(node: &HttpPort, path: &str, json: bool) -> Result<ExitCode, Failure> {
+    let mut all = QueuePurge {
+        removed: 0,
+        bytes: 0,
+        complete: false,
+    };
+    while !all.complete {
+        let part: QueuePurge = parse(&node.delete(&format!("{path}?budget_ms=5000"))?)?;
+        all.removed += part.removed;
+        all.bytes += part.bytes;
+        all.complete = part.complete;
+        if part.removed == 0 {
+            break;
+        }
+    }
+    let line = match json {
+        true => serde_json::to_string(&all).expect("numbers become JSON"),
+        false => format!(
+            "{} messages of {} bytes are dropped",
+            all.removed, all.bytes
+        ),
+    };
+    print(&(line + "\n"))?;
+    match all.complete {
+        true => Ok(ExitCode::SUCCESS),
+        false => {
+            let why = "more waits, and could not be dropped in 5 s; ask again";
+            Err(Failure::Runtime(why.to_owned()))
+        }
+    }
 }
 
 fn queue_table(rows: &[QueuedMessage]) -> Table {

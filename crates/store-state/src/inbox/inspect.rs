@@ -1,10 +1,13 @@
 //! What people can look up in an inbox shard. Nothing here reads the disk, but what waits in a queue.
 
+use std::ops::Range;
+
 use mqtt_session::{ClassId, Timestamp};
 
 use super::inbox::Inbox;
 use super::name::InboxNumber;
-use super::{InboxMachine, Item, Queued, StoredSubscription};
+use super::queue::trim::first_unsent;
+use super::{InboxId, InboxMachine, Item, Queued, StoredSubscription};
 use crate::{Table, TableError};
 
 /// The epoch of a connection.
@@ -79,6 +82,28 @@ pub fn summary(machine: &InboxMachine, client: &str) -> Option<InboxSummary> {
         number: inbox.id().number,
         epoch: Epoch(inbox.epoch),
         class: inbox.class,
+    })
+}
+
+/// What waits in a queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unsent {
+    /// Whose it is.
+    pub inbox: InboxId,
+    /// Whether the client is connected, as far as the shard knows.
+    pub is_connected: bool,
+    /// Sequences from the first that cannot have been sent, unless the client is connected, to the next one.
+    pub sequences: Range<u64>,
+}
+
+/// What waits for a client.
+#[must_use]
+pub fn unsent(machine: &InboxMachine, client: &str) -> Option<Unsent> {
+    let inbox = find(machine, client)?;
+    Some(Unsent {
+        inbox: inbox.id(),
+        is_connected: inbox.is_connected(),
+        sequences: first_unsent(&inbox.queue)..inbox.queue.next(),
     })
 }
 

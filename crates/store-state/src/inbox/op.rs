@@ -275,6 +275,8 @@ pub enum RetentionLimit {
     Age,
     /// How many bytes the queues of a class, or of a node, may have.
     Bytes,
+    /// None: an operator empties the queue.
+    Purge,
 }
 
 impl RetentionLimit {
@@ -284,6 +286,7 @@ impl RetentionLimit {
         match self {
             Self::Age => DropReason::RetentionAge,
             Self::Bytes => DropReason::RetentionBytes,
+            Self::Purge => DropReason::Purged,
         }
     }
 }

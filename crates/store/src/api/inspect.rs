@@ -13,11 +13,13 @@ use store_state::inbox::{InboxCounts, InboxMachine, StoredSubscription};
 use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
 use store_state::session::inspect::SessionSummary;
+use tokio::time::Instant;
 use topic_router::Cursor;
 
 use crate::api::retained_rows::{RetainedLevel, RetainedRows, TOPICS, levels};
 use crate::api::shard_set::ShardSet;
 use crate::api::store::Store;
+use crate::retention::purge::{Purge, purge};
 
 /// Rows of a shard that are read under one lock.
 const ROWS: usize = 512;
@@ -170,6 +172,18 @@ impl Inspection<'_> {
         let shard = set.get(set.of(client));
         let shard = shard.filter(|shard| shard.routing.is_here());
         Look::of(shard.and_then(|shard| shard.read_queue(client, from, QUEUED)))
+    }
+
+    /// Drops what waits for a client now and cannot have been sent, until a time. Each part is an operation of the log: others do
+    /// not wait for the whole. What is dropped by then is synced on a majority.
+    pub async fn purge_queue(&self, client: &str, until: Instant) -> Look<Purge> {
+        let set = self.inbox;
+        let shard = set.get(set.of(client));
+        let shard = shard.filter(|shard| shard.routing.is_here());
+        match shard {
+            None => Look::Elsewhere,
+            Some(shard) => Look::of(purge(&shard, client, until).await),
+        }
     }
 
     /// The first `limit` subscriptions of a durable session behind a filter, as it was given; empty: from the first on.

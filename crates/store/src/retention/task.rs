@@ -112,7 +112,7 @@ async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Liste
 
 /// Drops messages, and waits until that is done or refused. False: another node leads, or no majority answers; what follows
 /// would only wait in the queue behind it.
-async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
+pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
     let session = SessionName::Inbox(trim.inbox);
     let op = M::trim(session, trim.sequences.clone(), trim.limit);
     let op = op.filter(|_| shard.routing.is_here());

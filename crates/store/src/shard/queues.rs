@@ -1,12 +1,44 @@
 //! A look at the queues of a shard.
 
+use std::ops::Range;
+
 use store_state::inbox::inspect::QueuePart;
-use store_state::inbox::{InboxMachine, QueuePass, QueueView};
+use store_state::inbox::{InboxId, InboxMachine, QueuePass, QueueView};
 
 use crate::kinds::kind::Kind;
 use crate::shard::handle::{Shard, State};
 
+/// What a session was not given of its queue.
+#[derive(Debug)]
+pub(crate) enum Ungiven {
+    /// The session has a connection that has not asked for its queue yet.
+    Unknown,
+    /// What has these sequences.
+    Sequences(InboxId, Range<u64>),
+}
+
 impl Shard<InboxMachine> {
+    /// What waits for a client and its session was not given, and cannot have been sent. `None`: the shard does not serve.
+    pub(crate) fn ungiven(&self, client: &str) -> Option<Option<Ungiven>> {
+        let state = self.state.read();
+        let state = state.as_ref()?;
+        let Some(unsent) = store_state::inbox::inspect::unsent(&state.machine, client) else {
+            return Some(None);
+        };
+        let cursors = &state.effects.cursors;
+        let given = match unsent.is_connected {
+            true => cursors.next_of(unsent.inbox.number.0),
+            false => Some(0),
+        };
+        Some(Some(match given {
+            None => Ungiven::Unknown,
+            Some(given) => {
+                let Range { start, end } = unsent.sequences;
+                Ungiven::Sequences(unsent.inbox, start.max(given)..end)
+            }
+        }))
+    }
+
     /// What waits for a client from a sequence on, as much as `limits` say: messages and bytes. `None`: the shard does not serve,
     /// or its tables cannot be read, which stops it.
     pub(crate) fn read_queue(

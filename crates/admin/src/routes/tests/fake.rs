@@ -17,7 +17,7 @@ use crate::api::{
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, PublishedMessage,
-    QueueOrder, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+    QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
 };
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
@@ -520,6 +520,15 @@ impl Broker for Fake {
 
     fn queue(&self, _: QueueQuestion, _: Range) -> Asked<Found<QueuedMessage>> {
         async move { Ok(nothing()) }.boxed()
+    }
+
+    fn purge_queue(&self, _: String, _: Duration) -> Asked<QueuePurge> {
+        let purge = QueuePurge {
+            removed: 0,
+            bytes: 0,
+            complete: true,
+        };
+        async move { Ok(purge) }.boxed()
     }
 
     fn session_drops(&self, _: usize) -> Vec<SessionDrops> {
