@@ -17,6 +17,13 @@ export async function seed(nodes, { machines = 90, screens = 12 } = {}) {
     await pause(150);
     away.close();
   }
+  // Whose queue a test empties.
+  const emptied = await new Client(port(0), "emptied", { session: 86_400, user: "services" }).open();
+  emptied.subscribe("emptied/#");
+  await pause(150);
+  emptied.close();
+  const filler = await open(port(0), "filler", { user: "services" });
+  for (let n = 0; n < 5; n++) filler.publish(`emptied/${n}`, "waits", { qos: 1 });
   const presses = [];
   for (let n = 1; n <= machines; n++) {
     const press = await open(port(n), `press-${n}`, { user: "plant-a", will: `plant/${n}/gone`, session: n % 3 ? 0 : 3600 });

@@ -3,10 +3,10 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { Dialog } from "./dialog";
-import { bytes, count, rate, share, tick, time, unknown, visible } from "./format";
+import { bytes, count, milliseconds, rate, share, tick, time, unknown, visible } from "./format";
 import type { Values } from "./history";
 import { theme, zone } from "./preferences";
-import { follow, type Scale } from "./scale";
+import { decades, follow, type Scale } from "./scale";
 
 export interface Line {
   name: string;
@@ -17,7 +17,7 @@ export interface Line {
   lacking?: Values;
 }
 
-const units = { rate, count, bytes, cores: (n: number | null | undefined) => share(n), };
+const units = { rate, count, bytes, milliseconds, cores: (n: number | null | undefined) => share(n), };
 
 interface ChartProps {
   title: string;
@@ -25,8 +25,12 @@ interface ChartProps {
   seconds: number[];
   lines: Line[];
   windowSeconds: number;
+  /** Whether people may make the axis logarithmic. */
+  mayBeLog?: boolean;
 }
 
+/** Titles of the charts whose axis is logarithmic, until the page is left. */
+const logarithmic = signal<readonly string[]>([]);
 const zoom = signal<[number, number] | null>(null);
 const together = uPlot.sync("charts");
 const height = 160;
@@ -40,7 +44,8 @@ export function Chart(props: ChartProps) {
   const latest = useRef(props);
   latest.current = props;
   const seen = useRef(true);
-  const shape = props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join();
+  const isLog = logarithmic.value.includes(props.title);
+  const shape = props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join() + isLog;
 
   useEffect(() => {
     const element = box.current!;
@@ -83,7 +88,11 @@ export function Chart(props: ChartProps) {
             </span>
           ))}
         </span>
-        <button type="button" class="quiet" aria-label={`${props.title} as table`} onClick={() => setAsTable(true)}>table</button>
+        <span class="chart-buttons">
+          {props.mayBeLog && <button type="button" class="quiet" aria-pressed={isLog} aria-label={`${props.title}, log axis`}
+            onClick={() => (logarithmic.value = isLog ? logarithmic.value.filter((title) => title !== props.title) : [...logarithmic.value, props.title])}>log</button>}
+          <button type="button" class="quiet" aria-label={`${props.title} as table`} onClick={() => setAsTable(true)}>table</button>
+        </span>
       </figcaption>
       <div ref={box} class="plot" role="img" aria-label={sentence(props)} />
       {asTable && <AsTable {...props} close={() => setAsTable(false)} />}
@@ -108,7 +117,8 @@ const token = (name: string) => getComputedStyle(document.documentElement).getPr
 
 function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (index: number | null) => void): uPlot {
   let scale: Scale | null = null;
-  const { lines, unit } = latest.current;
+  const { lines, unit, title } = latest.current;
+  const isLog = logarithmic.peek().includes(title);
   const series = lines.flatMap((line): uPlot.Series[] => {
     const drawn: uPlot.Series = { stroke: () => token(`--c${line.color}`), width: 1.5, points: { show: false }, spanGaps: false };
     return line.lacking ? [drawn, { ...drawn, dash: [4, 4] }] : [drawn];
@@ -145,18 +155,20 @@ function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (ind
         },
       },
       y: {
+        distr: isLog ? 3 : 1,
         range: (plot) => {
           const end = plot.data[0].at(-1) ?? 0;
-          const highest = Math.max(0, ...plot.data.slice(1).flatMap((values) => [...values as Values].filter((value, n): value is number =>
-            value !== null && plot.data[0][n]! >= end - latest.current.windowSeconds)));
-          scale = follow(scale, highest, Date.now());
+          const inWindow = plot.data.slice(1).flatMap((values) => [...values as Values].filter((value, n): value is number =>
+            value !== null && plot.data[0][n]! >= end - latest.current.windowSeconds));
+          if (isLog) return decades(inWindow);
+          scale = follow(scale, Math.max(0, ...inWindow), Date.now());
           return [0, scale.top];
         },
       },
     },
     axes: [
       { ...axis, size: 26, space: 64, values: (_, splits) => splits.map((at) => time(at * 1000, at * 1000, zone.value).slice(0, 5)) },
-      { ...axis, size: gutter, space: 34, values: (_, splits) => splits.map((value) => (unit === "cores" ? tick(value * 100) : tick(value))) },
+      { ...axis, size: gutter, space: 34, values: (_, splits) => splits.map((value: number | null) => (value === null ? "" : tick(unit === "cores" ? value * 100 : value))) },
     ],
     series: [{}, ...series],
   }, data(latest.current), element);

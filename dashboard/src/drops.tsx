@@ -1,6 +1,8 @@
 // Rows of dropped messages, wherever they are listed.
 import type { DropRow } from "./api.types";
+import type { Line } from "./chart";
 import { bytes, visible } from "./format";
+import { byReason, sum, type Series } from "./history";
 import { Table, type Column } from "./table";
 import { ClientLink, Moment, TopicLink } from "./text";
 import { meaning, reasonName } from "./reasons";
@@ -17,4 +19,14 @@ export function DropTable({ rows, stale, of }: { rows: DropRow[]; stale?: boolea
     { head: "Node", width: 11, cell: (row) => visible(row.node_name) },
   ];
   return <Table label="Dropped messages" open rows={rows} stale={stale} keyOf={(row) => `${row.node}${row.at}${row.client_id.slice(0, 64)}${row.topic.slice(0, 64)}${rows.indexOf(row)}`} columns={columns.filter((column) => column !== false)} />;
+}
+
+const colors = [5, 1, 2, 8, 3, 7];
+
+/** What is dropped in a second, a line for each reason; while nothing is, one line for all. */
+export function dropLines(series: Series | null): Line[] {
+  const reasons = series ? byReason(series) : [];
+  if (reasons.length > 0) return reasons.map(({ reason, all, lacking }, n) => ({ name: reason === null ? "others" : reasonName(reason), color: colors[n]!, values: all, lacking }));
+  const { all, lacking } = series ? sum(series, "dropped_per_s") : { all: [], lacking: [] };
+  return [{ name: "dropped", color: colors[0]!, values: all, lacking }];
 }

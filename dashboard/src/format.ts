@@ -26,6 +26,13 @@ function scaled(n: number, units: string[]): string {
   return `${n.toFixed(digits)} ${units[unit]}`.trim();
 }
 
+/** A time that was measured in ms, to two figures and more. */
+export function milliseconds(n: number | null | undefined): string {
+  if (n == null) return unknown;
+  if (n >= 999.5) return `${(n / 1000).toFixed(n < 9_995 ? 1 : 0)} s`;
+  return `${n.toFixed(n < 0.995 ? 2 : n < 9.95 ? 1 : 0)} ms`;
+}
+
 /** The text at a tick of an axis: `12 k`, `0.2`. */
 export function tick(n: number): string {
   if (n !== 0 && Math.abs(n) < 1) return String(Number(n.toPrecision(2)));

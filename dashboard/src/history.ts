@@ -78,3 +78,27 @@ export function sum(series: Series, name: string): { all: Values; lacking: Value
   }
   return { all, lacking };
 }
+
+/** The largest value of all nodes: what cannot be added, such as a percentile. `null` where no node has one. */
+export function worst(series: Series, name: string): Values {
+  return Array.from({ length: series.length }, (_, n) => {
+    const known = series.nodes.map((node) => node.values[name]?.[n]).filter((value): value is number => value != null);
+    return known.length === 0 ? null : Math.max(...known);
+  });
+}
+
+const dropped = "dropped_per_s.";
+
+/** The rates of drops by reason, most first; from the sixth reason on together, as `null`. */
+export function byReason(series: Series): { reason: string | null; all: Values; lacking: Values }[] {
+  const names = new Set(series.nodes.flatMap((node) => Object.keys(node.values).filter((name) => name.startsWith(dropped))));
+  const each = [...names].map((name) => ({ reason: name.slice(dropped.length) as string | null, ...sum(series, name) }));
+  const size = (values: Values) => values.reduce<number>((total, value) => total + (value ?? 0), 0);
+  const most = each.map((one) => ({ ...one, size: size(one.all) + size(one.lacking) })).filter((one) => one.size > 0).sort((a, b) => b.size - a.size);
+  const together = (part: "all" | "lacking"): Values => Array.from({ length: series.length }, (_, n) => {
+    const known = most.slice(5).map((one) => one[part][n]).filter((value): value is number => value != null);
+    return known.length === 0 ? null : known.reduce((total, value) => total + value, 0);
+  });
+  const first = most.slice(0, 5).map(({ reason, all, lacking }) => ({ reason, all, lacking }));
+  return most.length > 5 ? [...first, { reason: null, all: together("all"), lacking: together("lacking") }] : first;
+}

@@ -10,6 +10,7 @@ const reasons: Record<string, [meaning: string, remedy: string]> = {
   retention_age: ["queued for longer than its class allows", "a longer queueAgeSeconds, a faster client"],
   retention_bytes: ["the queues of a class or node had too many bytes", "more queuedBytes, a faster client"],
   disk_high_water: ["the disk has too little space left", "free space on the disk"],
+  purged: ["an operator has emptied the queue", "nothing: it was meant"],
   session_ended: ["the session ended with messages that wait", "a longer session expiry interval"],
   topic_limit: ["the topic is too long or too deep", "limits.topic"],
   payload_format_invalid: ["announced as UTF-8, and is not", "the publisher's payload format"],

@@ -6,6 +6,14 @@ export function roundUp(n: number): number {
   return [1, 2, 5, 10].map((step) => step * power).find((top) => n <= top * (1 + 1e-9))!;
 }
 
+/** The powers of ten around what is shown, for an axis that is logarithmic. */
+export function decades(values: number[]): [number, number] {
+  const positive = values.filter((value) => value > 0);
+  if (positive.length === 0) return [1, 10];
+  const [low, high] = [Math.floor(Math.log10(Math.min(...positive))), Math.ceil(Math.log10(Math.max(...positive)))];
+  return [10 ** low, 10 ** Math.max(high, low + 1)];
+}
+
 export interface Scale {
   top: number;
   /** Since when all has been below half of it. */

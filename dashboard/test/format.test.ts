@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, count, duration, middle, plural, rate, share, tick, time, visible } from "../src/format";
+import { bytes, count, duration, middle, milliseconds, plural, rate, share, tick, time, visible } from "../src/format";
 
 function table<Input>(name: string, say: (input: Input) => string, rows: [Input, string][]) {
   test(name, () => {
@@ -10,6 +10,7 @@ function table<Input>(name: string, say: (input: Input) => string, rows: [Input,
 
 table("counts", count, [[0, "0"], [999, "999"], [1_234_567, "1,234,567"]]);
 table<number | null>("what is not known", (n) => [count(n), rate(n), bytes(n), share(n), duration(n)].join(" "), [[null, "– – – – –"]]);
+table("measured times", milliseconds, [[0, "0.00 ms"], [0.42, "0.42 ms"], [1.161, "1.2 ms"], [31.25, "31 ms"], [999.7, "1.0 s"], [64_000, "64 s"]]);
 table("rates", rate, [[0, "0"], [0.4, "0.40"], [9.99, "9.99"], [9.999, "10"], [13.4, "13"], [12_041, "12,041"]]);
 table("bytes", bytes, [[0, "0 B"], [114, "114 B"], [999, "999 B"], [1000, "1.0 kB"], [1_277_568, "1.3 MB"], [81_200_000_000, "81.2 GB"], [412_000_000, "412 MB"], [999_960_000, "1.0 GB"]]);
 table("shares", share, [[0, "0 %"], [0.314, "31 %"], [1.5, "150 %"]]);

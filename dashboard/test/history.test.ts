@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { merge, sum, times } from "../src/history";
+import { byReason, merge, sum, times, worst } from "../src/history";
 import type { History } from "../src/api.types";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString();
@@ -42,4 +42,21 @@ test("a sum that lacks a node is another line", () => {
 
 test("no answer of any node changes nothing", () => {
   assert.equal(merge(null, answer(["a", null, []])), null);
+});
+
+const named = (node: string, series: Record<string, (number | null)[]>): History["nodes"][number] => ({ node, node_name: node, end: at(30), series });
+
+test("a percentile is that of the worst node", () => {
+  const series = merge(null, { step_s: 10, partial: [], nodes: [named("a", { p: [1, null, null] }), named("b", { p: [3, 2, null] })] })!;
+  assert.deepEqual(worst(series, "p"), [3, 2, null]);
+  assert.deepEqual(worst(series, "q"), [null, null, null]);
+});
+
+test("drops stand by reason, most first, and the rest together", () => {
+  const values = Object.fromEntries(["a", "b", "c", "d", "e", "f", "g"].map((reason, n) => [`dropped_per_s.${reason}`, [0, n, n]]));
+  const series = merge(null, { step_s: 10, partial: [], nodes: [named("one", { ...values, dropped_per_s: [0, 21, 21] })] })!;
+  const lines = byReason(series);
+  assert.deepEqual(lines.map(({ reason }) => reason), ["g", "f", "e", "d", "c", null]);
+  assert.deepEqual(lines[0]!.all, [0, 6, 6]);
+  assert.deepEqual(lines.at(-1)!.all, [0, 1, 1]);
 });

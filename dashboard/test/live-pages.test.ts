@@ -259,6 +259,28 @@ test("a queue that is not empty wants its identifier typed", () => at(link("clie
   await page.click("dialog button >> text=Cancel");
 }));
 
+test("a queue is emptied, and the session stays", () => at(link("client", { id: "emptied", tab: "queue" }), async (page) => {
+  await until(page, "main table tbody tr");
+  await page.click("text=Empty queue");
+  const deed = page.locator("dialog button.danger");
+  assert.equal(await deed.isDisabled(), true);
+  await page.fill("dialog input", "emptied");
+  await deed.click();
+  await until(page, "[role=status] >> text=5 messages were dropped.");
+  await until(page, "text=Nothing waits for it.");
+  await page.waitForFunction(() => document.querySelector('.answer').innerText.startsWith('Away'));
+}));
+
+test("charts of times may be logarithmic", () => at("#/", async (page) => {
+  const chart = page.locator("figure.chart", { hasText: "Acknowledged after" });
+  const log = chart.locator("button >> text=log");
+  assert.equal(await log.getAttribute("aria-pressed"), "false");
+  await log.click();
+  assert.equal(await log.getAttribute("aria-pressed"), "true");
+  assert.equal(await page.locator("button[aria-pressed=true] >> text=log").count(), 1);
+  await page.waitForFunction(() => / (ms|s)$/.test([...document.querySelectorAll('figure.chart')].find((one) => one.innerText.includes('Acknowledged')).querySelector('.key-value').innerText), undefined, { timeout: 30_000 });
+}));
+
 test("an eviction says what it would cost before it can be done", () => at("#/nodes", async (page) => {
   await page.click("button >> text=Evict >> nth=1");
   await until(page, "dialog .fact");

@@ -1,7 +1,7 @@
 // What is with this client?
 import { useState } from "preact/hooks";
 import type { AclAnswer, Client, DropRow, QueuedMessage, SubscriptionRow } from "../api.types";
-import { fitsPath, get, missingOf, post, problemOf, type Problem } from "../api";
+import { fitsPath, get, missingOf, post, problemOf, remove, type Problem } from "../api";
 import { secondsSince } from "../clock";
 import { quote } from "../command";
 import { Action, Confirm } from "../dialog";
@@ -187,7 +187,7 @@ function Tabs({ id, client }: { id: string; client: Client }) {
         </a>)}
       </nav>
       {tab === "subscriptions" && <Subscriptions id={id} client={client} />}
-      {tab === "queue" && <Queue id={id} />}
+      {tab === "queue" && <Queue id={id} waiting={client.queue?.messages ?? 0} />}
       {tab === "drops" && <Drops id={id} client={client} />}
       {tab === "rights" && <Rights id={id} />}
       {tab === "events" && (id.length > longest ? <Empty>The identifier is too long to ask for its events.</Empty> : <EventList query={{ client_id: id }} />)}
@@ -230,17 +230,31 @@ function Subscriptions({ id, client }: { id: string; client: Client }) {
   );
 }
 
-function Queue({ id }: { id: string }) {
+function Queue({ id, waiting }: { id: string; waiting: number }) {
   const payloads = may("operator");
   const pages = usePages<QueuedMessage>((after, abort) => payloads
     ? post("/queue", { client_id: id, after: after ?? null, limit: 50 }, {}, abort)
     : get("/sessions/{client_id}/queue", { after, limit: 50 }, { client_id: id }, abort), 10_000, [id, payloads]);
   const [shown, setShown] = useState<QueuedMessage | null>(null);
+  const [asked, setAsked] = useState(false);
+  const [done, setDone] = useState<string | null>(null);
+  async function empty() {
+    const purge = await remove("/sessions/{client_id}/queue", { budget_ms: 5000 }, { client_id: id });
+    setDone(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " More waits: it could not be dropped in time."}`);
+    pages.again();
+  }
   const rows = pages.value?.items ?? [];
   if (!payloads && !fitsPath(id)) return <Empty>The queue of this identifier needs an operator: it does not fit into a path.</Empty>;
   return (
     <>
       {pages.problem ? <Failed problem={pages.problem} again={pages.again} /> : <Partial missing={missingOf(pages.value)} />}
+      {fitsPath(id) && (waiting > 0 || rows.length > 0) && <p class="in-place"><Action needs="operator" onClick={() => setAsked(true)}>Empty queue…</Action></p>}
+      {done && <p role="status">{done}</p>}
+      {asked && (
+        <Confirm title={`Empty the queue of ${middle(visible(id), 40)}?`} deed="Empty queue" danger typed={id} act={empty} close={() => setAsked(false)}>
+          <p>{plural(waiting, "message")} that wait are dropped, for the reason <em>purged</em>. What the client may have got already stays, and so do its session and its subscriptions.</p>
+        </Confirm>
+      )}
       {pages.value && (rows.length === 0 ? <Empty>Nothing waits for it.</Empty> : (
         <Table label="Queued messages, the oldest first" open rows={rows} keyOf={(row) => row.sequence} columns={[
           { head: "Sequence", width: 13, figure: true, cell: (row) => row.sequence },

@@ -3,9 +3,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { DropRow } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart } from "../chart";
-import { DropTable } from "../drops";
+import { DropTable, dropLines } from "../drops";
 import { count, plural, rate, visible } from "../format";
-import { sum, times } from "../history";
+import { times } from "../history";
 import { Pager, usePages } from "../list";
 import { Empty, Head, Notices, isStale } from "../notices";
 import { usePolled } from "../poll";
@@ -23,7 +23,6 @@ export function Drops() {
   const asked = Object.fromEntries(fields.map((name) => [name, route.value.parameters[name]]));
   const pages = usePages<DropRow>((after, abort) => get("/drops", { ...asked, limit: 100, after }, {}, abort), 5000, fields.map((name) => asked[name]));
   const byReason = useReasons(totals.value);
-  const drawn = series ? sum(series, "dropped_per_s") : { all: [], lacking: [] };
   const now = byReason.reduce((all, row) => all + (row.perSecond ?? 0), 0);
   const known = byReason.some((row) => row.perSecond !== null);
   const all = byReason.reduce((total, row) => total + row.total, 0);
@@ -35,7 +34,7 @@ export function Drops() {
         </>)}
       </Head>
       <div class="two">
-        <Chart title="Drops per second" unit="rate" seconds={series ? times(series) : []} windowSeconds={3600} lines={[{ name: "dropped", color: 5, values: drawn.all, lacking: drawn.lacking }]} />
+        <Chart title="Drops per second" unit="rate" seconds={series ? times(series) : []} windowSeconds={3600} lines={dropLines(series)} />
         <Table label="Reasons" rows={byReason} keyOf={(row) => row.reason} stale={isStale(totals)} columns={[
           { head: "Reason", width: 22, cell: (row) => <a href={link("drops", { ...asked, reason: row.reason })}>{reasonName(row.reason)}</a> },
           { head: "Now /s", width: 7, figure: true, cell: (row) => rate(row.perSecond) },

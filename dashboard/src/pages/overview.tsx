@@ -4,8 +4,9 @@ import type { Health, NodeRow, Stats } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart, type Line } from "../chart";
 import { heard, offsetMs, startedAt } from "../clock";
-import { bytes, count, duration, plural, rate, share, unknown, visible } from "../format";
-import { sum, times, type Series } from "../history";
+import { dropLines } from "../drops";
+import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible } from "../format";
+import { sum, times, worst, type Series } from "../history";
 import { Failed, Head, Partial, isStale } from "../notices";
 import { usePolled, type Polled } from "../poll";
 import { between, type Rates } from "../rates";
@@ -80,6 +81,7 @@ function Figures({ stats, health, rates, series }: { stats: Polled<Stats>; healt
   const figures: [name: string, value: string, href: string, tone?: string][] = [
     ["Messages in /s", rate(perSecond("messages_in")), link("topics")],
     ["Messages out /s", rate(perSecond("messages_out")), link("topics")],
+    ["Ack p99", milliseconds(series ? worst(series, "publish_ack_p99_ms").at(-1) : null), link("nodes")],
     ["Connections", total ? least + count(total.connections) : unknown, link("clients", { state: "connected" })],
     ["Sessions", total ? least + count(total.sessions) : unknown, link("clients")],
     ["Queued", total ? least + count(total.queued_messages) : unknown, link("queues")],
@@ -105,9 +107,12 @@ function Charts({ series, windowSeconds }: { series: Series | null; windowSecond
   };
   const each = (key: string): Line[] =>
     (series?.nodes ?? []).slice(0, 6).map((node, n) => ({ name: node.name, color: colors[n]!, values: node.values[key] ?? [] }));
+  const highest = (name: string, key: string, color: number): Line => ({ name, color, values: series ? worst(series, key) : [] });
   const charts: [string, Parameters<typeof Chart>[0]["unit"], Line[]][] = [
     ["Messages per second", "rate", [total("in", "messages_in_per_s", 1), total("out", "messages_out_per_s", 2)]],
-    ["Drops per second", "rate", [total("dropped", "dropped_per_s", 5)]],
+    ["Drops per second", "rate", dropLines(series)],
+    ["Acknowledged after, worst node", "milliseconds", [highest("p50", "publish_ack_p50_ms", 2), highest("p99", "publish_ack_p99_ms", 1), highest("longest", "publish_ack_max_ms", 8)]],
+    ["Delivered after, worst node", "milliseconds", [highest("p50", "delivery_p50_ms", 2), highest("p99", "delivery_p99_ms", 1), highest("longest", "delivery_max_ms", 8)]],
     ["Queued messages", "count", [total("queued", "queued_messages", 1)]],
     ["Connections and sessions", "count", [total("connections", "connections", 1), total("sessions", "sessions", 2)]],
     ["CPU of the nodes, % of a core", "cores", each("cpu_cores")],
@@ -115,7 +120,7 @@ function Charts({ series, windowSeconds }: { series: Series | null; windowSecond
   ];
   return (
     <div class="charts">
-      {charts.map(([title, unit, lines]) => <Chart key={title} title={title} unit={unit} seconds={seconds} lines={lines} windowSeconds={windowSeconds} />)}
+      {charts.map(([title, unit, lines]) => <Chart key={title} title={title} unit={unit} seconds={seconds} lines={lines} windowSeconds={windowSeconds} mayBeLog={unit === "milliseconds"} />)}
     </div>
   );
 }
