@@ -72,6 +72,10 @@ const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "
   "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "drops", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
   "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "nowhere"];
 
+/** What axe finds on the page as it is. */
+const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+  .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message).join()).slice(0, 3).join(" | ")))`);
+
 for (const name of everyPage) {
   test(`${name} loads, and axe finds nothing`, () => at(`#/${name}`, async (page) => {
     await pause(1500);
@@ -80,14 +84,33 @@ for (const name of everyPage) {
       await page.setViewportSize({ width, height: 800 });
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });
-        const found = await page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
-          .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message).join()).slice(0, 3).join(" | ")))`);
-        assert.deepEqual(found, [], `${width} ${colorScheme}`);
+        assert.deepEqual(await found(page), [], `${width} ${colorScheme}`);
       }
       const wider = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
       assert.equal(wider, 0, `the page scrolls sideways at ${width}`);
     }
   }));
+}
+
+for (const [name, hash, button] of [
+  ["help", "", "Help"], ["the table of a chart", "", "table"], ["a login", "", "Sign in"], ["the ban of anybody", "bans", "Ban…"],
+  ["the end of a session", "client?id=archive", "End session…"], ["the ban of a client", "client?id=archive", "Ban…"],
+  ["an emptied queue", "client?id=archive&tab=queue", "Empty queue…"], ["a drain", "nodes", "Drain…"], ["an eviction", "nodes", "Evict…"],
+] as const) {
+  test(`axe finds nothing in the dialog of ${name}`, () => at(`#/${hash}`, async (page) => {
+    await page.locator(`button:has-text("${button}")`).first().click();
+    await until(page, "dialog[open]");
+    await pause(300);
+    for (const width of [1280, 390]) {
+      await page.setViewportSize({ width, height: 800 });
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        assert.deepEqual(await found(page), [], `${width} ${colorScheme}`);
+      }
+    }
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog[open]", { state: "detached" });
+  }, button === "Sign in" ? { role: null } : {}));
 }
 
 test("hostile identifiers and topics are text", async () => {
@@ -319,6 +342,31 @@ test("live events come", () => at("", async (page) => {
     await pause(300);
   }
   await page.waitForFunction(() => /client disconnected/.test(document.querySelector<HTMLElement>("main tbody")?.innerText ?? ""));
+}));
+
+test("a tab that is hidden has no stream, and asks for nothing", () => at(link("client", { id: "telemetry-hub", tab: "events" }), async (page) => {
+  const streams = (since: number) => server.state.asked.filter((one: any) => one.path === "events" && one.open && one.at >= since);
+  const asks = (path: string, since: number) => server.state.asked.filter((one: any) => one.path === path && one.at >= since).length;
+  const ends = Date.now() + 30_000;
+  const eventually = async (what: string, is: () => boolean) => {
+    while (!is()) {
+      assert.ok(Date.now() < ends, what);
+      await pause(50);
+    }
+  };
+  const show = (hidden: boolean) => page.evaluate(`Object.defineProperty(document, "hidden", { value: ${hidden}, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`);
+  const began = Date.now() - 5000;
+  await eventually("the stream is opened", () => streams(began).length === 1);
+  await show(true);
+  await eventually("the stream is closed", () => streams(began).length === 0);
+  // As long as another page asks five times for its figures, this one asks for nothing: what was under way has come.
+  const hidden = Date.now() + 1000;
+  await at("", async () => eventually("the other page asks", () => asks("stats", hidden) >= 5));
+  assert.equal(asks("clients/telemetry-hub", hidden), 0);
+  assert.equal(streams(hidden).length, 0);
+  await show(false);
+  await eventually("the stream is opened again", () => streams(hidden).length === 1);
+  await eventually("the page asks again", () => asks("clients/telemetry-hub", hidden) > 0);
 }));
 
 test("what the stream left out is said", async () => {
