@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -315,6 +316,16 @@ def test_a_prometheus_that_asks_for_native_histograms_gets_them(tmp_path):
             # What is no histogram has the names that the text format has.
             assert value("heraldmq_publishes_sent_total") == 40
             assert prometheus.query("heraldmq_build_info")
+
+
+def test_the_process_has_the_metrics_that_any_process_has(monitored):
+    broker, prometheus = monitored
+    shown = {sample.name: sample.value for sample in samples(broker) if sample.name.startswith("process_")}
+    assert shown["process_cpu_seconds_total"] >= 0 and shown["process_threads"] > 1
+    assert 1e6 < shown["process_resident_memory_bytes"] <= shown["process_virtual_memory_bytes"]
+    assert 10 < shown["process_open_fds"] < shown["process_max_fds"]
+    assert abs(time.time() - shown["process_start_time_seconds"]) < 600
+    assert prometheus.query("rate(process_cpu_seconds_total[1m])")
 
 
 def anchors(page: pathlib.Path) -> set[str]:

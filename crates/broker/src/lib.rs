@@ -32,6 +32,7 @@ mod net_stats;
 mod node;
 mod peers;
 mod people;
+mod process_metrics;
 mod purging;
 mod queue_metrics;
 mod reread;

@@ -32,13 +32,17 @@ use broker_core::{BrokerStats, sum};
 
 use crate::latency_metrics::encode_latency;
 use crate::net_stats::sum_net;
+use crate::process_metrics::ProcessCollector;
 use crate::queue_metrics::encode_queues;
 
 /// The registry of a node, for the text format of Prometheus (OpenMetrics).
 pub(crate) fn registry(node: Arc<Node>, listeners: &[Listening]) -> Registry {
-    let mut registry = Registry::with_prefix("heraldmq");
-    registry.register_collector(Box::new(NodeCollector(node)));
-    registry.register_collector(Box::new(CertificateCollector::new(listeners)));
+    let mut registry = Registry::default();
+    let own = registry.sub_registry_with_prefix("heraldmq");
+    own.register_collector(Box::new(NodeCollector(Arc::clone(&node))));
+    own.register_collector(Box::new(CertificateCollector::new(listeners)));
+    let process = registry.sub_registry_with_prefix("process");
+    process.register_collector(Box::new(ProcessCollector(node)));
     registry
 }
 
