@@ -307,10 +307,13 @@ fn a_second_seed_keeps_the_vote_and_the_entries() {
         }
         assert!(marks[0].index() >= Some(11));
         assert_eq!(lead(&child, 2).await, 2);
+        // It campaigns again as long as the votes have not come: how often depends on the machine.
+        let term = child.standing(2).expect("it runs").term;
+        assert!(term >= 2, "{term}");
         child.write(5).await;
         child.group(2).heartbeat().await.expect("it runs");
         child.agreed(1..=3).await;
-        assert_eq!(child.standing(2).expect("it runs").term, 2);
+        assert_eq!(child.standing(2).expect("it runs").term, term);
     });
 }
 
