@@ -11,9 +11,24 @@ const folder = join(dirname(fileURLToPath(import.meta.url)), "../../docs/images/
 const hashes = {
   overview: "overview", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", drops: "drops",
   topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
-  retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms",
+  retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms", try: "try.html",
 };
 const wanted = process.argv.slice(2);
+
+/** What somebody does who tries it. */
+async function tryIt(page) {
+  await page.waitForFunction(() => document.querySelector("input[list]").value !== "");
+  await page.click("button >> text=Connect");
+  await page.waitForSelector(".packet-list");
+  await page.fill("section[aria-label=Subscribe] input >> nth=0", "plant/+/alarm");
+  await page.click("section[aria-label=Subscribe] button[type=submit]");
+  await page.fill("section[aria-label=Publish] input >> nth=0", "plant/4/alarm");
+  await page.fill("section[aria-label=Publish] textarea", '{"pressure": 9.2, "unit": "bar"}');
+  await page.click("section[aria-label=Publish] button[type=submit]");
+  await page.waitForTimeout(1000);
+  await page.evaluate("scrollTo(0, 0)");
+}
+
 const taken = [];
 
 const own = process.env.DASHBOARD_URL ? null : await start();
@@ -27,7 +42,8 @@ for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
     if (!login.ok()) throw new Error(`The login failed: ${login.status()}`);
     for (const [name, hash] of Object.entries(hashes).filter(([name]) => wanted.length === 0 || wanted.includes(name))) {
       const page = await context.newPage();
-      await page.goto(`${url}#/${hash}`);
+      await page.goto(name === "try" ? url + hash : `${url}#/${hash}`);
+      if (name === "try") await tryIt(page);
       await page.waitForTimeout(["overview", "drops"].includes(name) ? 6000 : 2000);
       if (name === "nodes") await page.click("main tbody a");
       await page.waitForTimeout(300);

@@ -14,36 +14,36 @@ const headers = {
   "Cross-Origin-Resource-Policy": "same-origin",
   "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
-const policy = (sockets) => `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src ${["'self'", ...sockets].join(" ")}; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`;
+const policy = (connect) => `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src ${connect}; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`;
 
 /**
- * `node`: the HTTP port of the node; `sockets`: ports of its WebSocket listeners; `forwarded`: say that requests come from
+ * `node`: the HTTP port of the node; `forwarded`: say that requests come from
  * another machine, so that the node wants a login also for reading.
  * `state.inject`: takes path and request, and returns `{ status, headers, body }` instead of the node's answer, or nothing.
  * `state.asked`: the requests that came, each with `open` as long as it is answered.
  */
-export function serve({ node, port = 0, prefix = "/", sockets = [], forwarded = false }) {
-  const state = { node, sockets, forwarded, inject: null, asked: [] };
+export function serve({ node, port = 0, prefix = "/", forwarded = false }) {
+  const state = { node, forwarded, inject: null, asked: [] };
   const server = createServer((asked, answer) => {
     const url = new URL(asked.url, "http://localhost");
     if (!url.pathname.startsWith(prefix)) return problem(answer, 404, "unknown-path", "There is no such path");
     const path = url.pathname.slice(prefix.length);
     if (path.startsWith("api/v1/")) return pass(state, asked, answer, path.slice(7), url.search);
-    file(state, asked, answer, path || "index.html");
+    file(asked, answer, path || "index.html");
   });
   return new Promise((done) => server.listen(port, "127.0.0.1", () => done({
     state, url: `http://127.0.0.1:${server.address().port}${prefix}`, close() { server.closeAllConnections(); server.close(); },
   })));
 }
 
-function file({ sockets }, asked, answer, path) {
+function file(asked, answer, path) {
   const extension = path.split(".").pop();
   if (!/^(assets\/)?[\w.-]+$/.test(path) || !(extension in types) || !existsSync(join(dist, path))) return problem(answer, 404, "unknown-path", "There is no such path");
   const accepted = asked.headers["accept-encoding"] ?? "";
   const encoding = [["br", ".br"], ["gzip", ".gz"]].find(([name, end]) => accepted.includes(name) && existsSync(join(dist, path + end)));
   const host = asked.headers.host.replace(/:\d+$/, "");
   answer.writeHead(200, {
-    ...headers, "Content-Security-Policy": policy(path === "try.html" ? sockets.flatMap((socket) => [`ws://${host}:${socket}`, `wss://${host}:${socket}`]) : []),
+    ...headers, "Content-Security-Policy": policy(path === "try.html" ? `'self' ws://${host}:* wss://${host}:*` : "'self'"),
     "Content-Type": types[extension], Vary: "Accept-Encoding",
     "Cache-Control": path.startsWith("assets/") ? "public, max-age=31536000, immutable" : "no-cache",
     ...(encoding ? { "Content-Encoding": encoding[0] } : {}),

@@ -43,7 +43,8 @@ export function Shell() {
                 <li key={page.page}>
                   <a href={link(page.page)} aria-current={page.page === (entry?.within ?? entry?.page) ? "page" : undefined} onClick={() => (menuOpen.value = false)}>{page.title}</a>
                 </li>
-              ))}</ul>
+              ))}
+              {group === "Messages" && <li><a href="try.html">Try it</a></li>}</ul>
             </div>
           );
         })}

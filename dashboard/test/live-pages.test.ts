@@ -344,6 +344,66 @@ test("live events come", () => at("", async (page) => {
   await page.waitForFunction(() => /client disconnected/.test(document.querySelector<HTMLElement>("main tbody")?.innerText ?? ""));
 }));
 
+test("a client of MQTT connects, subscribes, publishes, and shows what comes as text", () => at("try.html", async (page) => {
+  const listed = (what: string) => until(page, `.packet-list li >> text=${what}`);
+  await page.waitForFunction(() => document.querySelector<HTMLInputElement>("input[list]")!.value !== "");
+  assert.equal(await page.inputValue("input[list]"), `ws://127.0.0.1:${cluster.nodes[0].ws}/mqtt`);
+  await page.click("button >> text=Connect");
+  await listed("success (0x00)");
+  assert.match(await text(page, ".answer"), /connected/);
+  await page.fill("section[aria-label=Subscribe] input >> nth=0", "tried/#");
+  await page.click("section[aria-label=Subscribe] button[type=submit]");
+  await listed("granted QoS 1");
+  const hostile = "<img src=x onerror=alert(1)> \u202e";
+  await page.fill("section[aria-label=Publish] input >> nth=0", "tried/<b>it</b>");
+  await page.fill("section[aria-label=Publish] textarea", hostile);
+  await page.click("section[aria-label=Publish] button[type=submit]");
+  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".packet-list li")].some((row) => row.innerText.includes("came PUBLISH tried/<b>it</b>")));
+  const came = await page.locator(".packet-list li", { hasText: "came PUBLISH" }).first().innerText();
+  assert.ok(came.includes("QoS 1") && came.includes(visible(hostile)), came);
+  assert.equal(await page.locator(".packet-list img, .packet-list b").count(), 0);
+  // Bytes that are no text come as they were written.
+  await page.selectOption("section[aria-label=Publish] select >> nth=1", "hexadecimal");
+  await page.fill("section[aria-label=Publish] textarea", "00 ff");
+  await page.click("section[aria-label=Publish] button[type=submit]");
+  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".packet-list li")].some((row) => row.innerText.includes("came PUBLISH") && row.innerText.includes("hex 00 ff")));
+  await page.fill("section[aria-label=Publish] textarea", "0");
+  await page.click("section[aria-label=Publish] button[type=submit]");
+  await until(page, "[role=alert] >> text=two digits");
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({ width, height: 800 });
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await found(page), [], `${width} ${colorScheme}`);
+    }
+    assert.equal(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0);
+  }
+  await page.click("button >> text=Disconnect");
+  await listed("the connection has ended");
+  await page.waitForFunction(() => document.querySelector<HTMLElement>(".answer")!.innerText.includes("not connected"));
+  assert.deepEqual(await page.evaluate("Object.keys(localStorage).filter((name) => !/^heraldmq\\.(theme|zone|keys)$/.test(name))"), []);
+}));
+
+test("a client of MQTT says what it knows of a connection that fails", async () => {
+  // The browser writes an error of its own, which no other page may have.
+  const context = await browser.newContext({ storageState: signedIn.viewer });
+  try {
+    const page = await context.newPage();
+    await page.goto(`${server.url}try.html`);
+    await page.fill("input[list]", "ws://127.0.0.1:1/mqtt");
+    await page.click("button >> text=Connect");
+    await until(page, "[role=alert] >> text=ended before the broker said anything");
+    await until(page, ".packet-list li >> text=could not be made");
+    // An address that is none is said to be so.
+    await page.fill("input[list]", "nonsense");
+    await page.click("button >> text=Connect");
+    await until(page, "[role=alert]");
+    assert.match(await text(page, ".answer"), /not connected/);
+  } finally {
+    await context.close();
+  }
+});
+
 test("a tab that is hidden has no stream, and asks for nothing", () => at(link("client", { id: "telemetry-hub", tab: "events" }), async (page) => {
   const streams = (since: number) => server.state.asked.filter((one: any) => one.path === "events" && one.open && one.at >= since);
   const asks = (path: string, since: number) => server.state.asked.filter((one: any) => one.path === path && one.at >= since).length;

@@ -22,12 +22,7 @@ const INDEX: &str = "index.html";
 const ENCODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
 /// What all files have in common.
-const HEADERS: [(HeaderName, &str); 8] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
-         form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
-    ),
+const HEADERS: [(HeaderName, &str); 7] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -45,6 +40,13 @@ const HEADERS: [(HeaderName, &str); 8] = [
     ),
     (header::VARY, "accept-encoding"),
 ];
+
+/// What a file may do in a browser, but for what it may connect to.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+     form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// The page that is a client of MQTT: it may open WebSockets to all ports of the host that it is asked for by.
+const TRY: &str = "try.html";
 
 /// The paths of the dashboard.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
@@ -77,6 +79,7 @@ fn file(name: &str, asked: &HeaderMap) -> Response {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy(name, asked));
     let set = [
         (header::CONTENT_TYPE, Some(kind(name))),
         (header::CONTENT_ENCODING, encoding),
@@ -88,6 +91,28 @@ fn file(name: &str, asked: &HeaderMap) -> Response {
         }
     }
     response
+}
+
+fn policy(name: &str, asked: &HeaderMap) -> HeaderValue {
+    let sockets = match name {
+        TRY => sockets_of(asked.get(header::HOST)),
+        _ => String::new(),
+    };
+    let policy = format!("{POLICY}; connect-src 'self'{sockets}");
+    HeaderValue::try_from(policy).expect("the policy and the name of a host are plain text")
+}
+
+/// WebSockets to all ports of a host, as sources of a policy. Of a host that a policy cannot name, such as an IPv6 address, those to
+/// all hosts.
+fn sockets_of(host: Option<&HeaderValue>) -> String {
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-');
+    let is_named = !name.is_empty() && name.bytes().all(is_plain);
+    match is_named && port.bytes().all(|b| b.is_ascii_digit()) {
+        true => format!(" ws://{name}:* wss://{name}:*"),
+        false => " ws: wss:".to_owned(),
+    }
 }
 
 /// Whether a request takes an encoding: it is named, and not with the quality 0.
@@ -150,6 +175,36 @@ mod tests {
             let encoding = answer.headers().get(header::CONTENT_ENCODING);
             let encoding = encoding.map(|encoding| encoding.to_str().unwrap());
             assert_eq!(encoding, expected, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn only_the_client_of_mqtt_connects_elsewhere() {
+        let policy = |name, host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            let answer = file(name, &headers);
+            let policy = &answer.headers()[header::CONTENT_SECURITY_POLICY];
+            let policy = policy.to_str().unwrap().to_owned();
+            assert!(
+                policy.contains("; frame-ancestors 'none'; require-trusted-types-for 'script';")
+            );
+            let (_, connect) = policy.split_once("; connect-src ").unwrap();
+            connect.to_owned()
+        };
+        assert_eq!(policy(INDEX, "a.example:8091"), "'self'");
+        for (host, expected) in [
+            (
+                "a.example:8091",
+                "'self' ws://a.example:* wss://a.example:*",
+            ),
+            ("10.0.0.1", "'self' ws://10.0.0.1:* wss://10.0.0.1:*"),
+            ("[::1]:8091", "'self' ws: wss:"),
+            ("a;script-src *:1", "'self' ws: wss:"),
+            ("a.example:1;", "'self' ws: wss:"),
+            ("", "'self' ws: wss:"),
+        ] {
+            assert_eq!(policy(TRY, host), expected, "{host}");
         }
     }
 

@@ -1,0 +1,294 @@
+// Does it work? A client of MQTT over WebSocket: a document of its own, for it may connect to other ports than the dashboard.
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
+import type { ListenerRow } from "./api.types";
+import { get, problemOf } from "./api";
+import { reasonWords, returnWords } from "./codes";
+import { plural, time, visible } from "./format";
+import { bytesOf, shown, type Form } from "./payload";
+import { zone } from "./preferences";
+import { lookWhoIsSignedIn } from "./session";
+import { State } from "./text";
+
+type Packet = { cmd: string; [field: string]: unknown };
+
+interface Entry {
+  number: number;
+  at: number;
+  sent: boolean;
+  what: string;
+  text: string;
+  more: string[];
+  isBad: boolean;
+}
+
+const most = 500;
+const entries = signal<Entry[]>([]);
+const isPaused = signal(false);
+let [written, held] = [0, [] as Entry[]];
+
+function note(sent: boolean, what: string, text: string, more: string[] = [], isBad = false) {
+  held = [{ number: ++written, at: Date.now(), sent, what, text, more, isBad }, ...held].slice(0, most);
+  if (!isPaused.value) entries.value = held;
+}
+
+/** Properties, a line each. */
+function properties(packet: Packet): string[] {
+  return Object.entries((packet.properties ?? {}) as Record<string, unknown>).flatMap(([name, value]) => {
+    if (value == null) return [];
+    const title = name.replace(/([A-Z])/g, " $1").toLowerCase();
+    if (name === "userProperties") return Object.entries(value as Record<string, string | string[]>).flatMap(([key, values]) => [values].flat().map((one) => `user property ${visible(key)}: ${visible(one)}`));
+    return [`${title}: ${value instanceof Uint8Array ? shown(value) : visible(String(value))}`];
+  });
+}
+
+function flags(packet: Packet): string {
+  return [`QoS ${packet.qos}`, packet.retain ? "retain" : "", packet.dup ? "again" : ""].filter(Boolean).join(", ");
+}
+
+function tell(sent: boolean, packet: Packet, version: number) {
+  const say = (text: string, isBad = false) => note(sent, packet.cmd.toUpperCase(), text, properties(packet), isBad);
+  const code = packet.reasonCode as number | undefined;
+  switch (packet.cmd) {
+    case "publish": {
+      const payload = typeof packet.payload === "string" ? new TextEncoder().encode(packet.payload) : (packet.payload as Uint8Array);
+      return note(sent, "PUBLISH", visible(String(packet.topic)), [flags(packet), shown(payload), ...properties(packet)]);
+    }
+    case "connect": return say(`as ${visible(String(packet.clientId)) || "(the broker names it)"}${packet.clean ? ", clean start" : ""}`);
+    case "connack": {
+      const answer = (version === 5 ? code : (packet.returnCode as number)) ?? 0;
+      return say(`${version === 5 ? reasonWords(answer) : returnWords(answer)}${packet.sessionPresent ? ", the session goes on" : ""}`, answer !== 0);
+    }
+    case "subscribe": return say((packet.subscriptions as { topic: string; qos: number }[]).map(({ topic, qos }) => `${visible(topic)} with QoS ${qos}`).join("; "));
+    case "unsubscribe": return say((packet.unsubscriptions as string[]).map(visible).join("; "));
+    case "suback": case "unsuback": {
+      const granted = ((packet.granted ?? packet.reasonCode ?? []) as number[] | number);
+      const all = [granted].flat();
+      return say(all.map(reasonWords).join("; ") || "done", all.some((one) => one >= 0x80));
+    }
+    case "pingreq": case "pingresp": return;
+    default: return say(code === undefined ? "" : reasonWords(code), (code ?? 0) >= 0x80);
+  }
+}
+
+interface Wanted {
+  url: string;
+  client: string;
+  user: string;
+  password: string;
+  version: 4 | 5;
+  clean: boolean;
+  keepAlive: number;
+}
+
+function optionsOf(wanted: Wanted): IClientOptions {
+  return {
+    clientId: wanted.client, protocolVersion: wanted.version, clean: wanted.clean || wanted.client === "", keepalive: wanted.keepAlive, reconnectPeriod: 0, connectTimeout: 10_000, timerVariant: "native",
+    ...(wanted.user ? { username: wanted.user, password: wanted.password } : {}),
+    // A session that is to go on needs a time to do so.
+    ...(wanted.version === 5 && !wanted.clean ? { properties: { sessionExpiryInterval: 3600 } } : {}),
+  };
+}
+
+const silence = "The connection ended before the broker said anything. A browser does not tell why: nothing may listen on this port, its certificate may not be trusted, or allowedOrigins of the listener may not name this page.";
+
+type Phase = "away" | "connecting" | "connected";
+
+function TryIt() {
+  const client = useRef<MqttClient | null>(null);
+  const [phase, setPhase] = useState<Phase>("away");
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => () => void client.current?.end(true), []);
+
+  function connect(wanted: Wanted) {
+    setProblem(null);
+    setPhase("connecting");
+    let heard = false;
+    let made: MqttClient;
+    try {
+      made = mqtt.connect(wanted.url, optionsOf(wanted));
+    } catch (error) {
+      setPhase("away");
+      return setProblem(String((error as Error).message));
+    }
+    client.current = made;
+    const isThis = () => client.current === made;
+    made.on("packetsend", (packet) => tell(true, packet as unknown as Packet, wanted.version));
+    made.on("packetreceive", (packet) => { heard = true; tell(false, packet as unknown as Packet, wanted.version); });
+    made.on("connect", () => { if (isThis()) setPhase("connected"); });
+    made.on("error", (error) => { if (isThis() && !heard) setProblem(visible(error.message) || silence); });
+    made.on("close", () => {
+      if (!isThis()) return;
+      client.current = null;
+      setPhase("away");
+      note(false, "CLOSED", heard ? "the connection has ended" : "the connection could not be made", [], !heard);
+      if (!heard) setProblem(silence);
+      made.end(true);
+    });
+  }
+
+  const done = (what: string) => (error?: Error | null) => { if (error) setProblem(`${what}: ${visible(error.message)}`); };
+  return (
+    <>
+      <header class="top">
+        <a class="brand" href="./">HeraldMQ</a>
+        <a href="./">Back to the dashboard</a>
+      </header>
+      <main id="main" tabIndex={-1}>
+        <div class="head">
+          <h1>Try it</h1>
+          <p class="answer">A client of MQTT in this page, over WebSocket. <State is={phase === "connected" ? "connected" : phase === "connecting" ? "connecting" : "away"} say={phase === "away" ? "not connected" : phase} /></p>
+        </div>
+        {problem && <div class="notice bad" role="alert"><span class="notice-text">{problem}</span><button type="button" class="quiet" onClick={() => setProblem(null)}>Close</button></div>}
+        <div class="try">
+          <div>
+            <Connection phase={phase} connect={connect} disconnect={() => client.current?.end()} />
+            <Subscribe on={phase === "connected"}
+              subscribe={(filter, options) => client.current?.subscribe(filter, options, done("SUBSCRIBE"))}
+              unsubscribe={(filter) => client.current?.unsubscribe(filter, done("UNSUBSCRIBE"))} />
+            <Publish on={phase === "connected"} publish={(topic, payload, options) => client.current?.publish(topic, payload as Buffer, options, done("PUBLISH"))} failed={setProblem} />
+          </div>
+          <Packets />
+        </div>
+      </main>
+    </>
+  );
+}
+
+const Panel = ({ title, submit, children }: { title: string; submit(): void; children: ComponentChildren }) => (
+  <section class="panel" aria-label={title}>
+    <h2>{title}</h2>
+    <form onSubmit={(event) => { event.preventDefault(); submit(); }}>{children}</form>
+  </section>
+);
+
+const portOf = (row: ListenerRow) => row.address.split(":").at(-1) ?? "";
+
+function Connection({ phase, connect, disconnect }: { phase: Phase; connect(wanted: Wanted): void; disconnect(): void }) {
+  const [listeners, setListeners] = useState<ListenerRow[] | null>(null);
+  const [unknown, setUnknown] = useState<string | null>(null);
+  const [url, setUrl] = useState("");
+  const [client, setClient] = useState(() => `try-${crypto.getRandomValues(new Uint32Array(1))[0]!.toString(36)}`);
+  const [user, setUser] = useState("");
+  const [password, setPassword] = useState("");
+  const [version, setVersion] = useState<4 | 5>(5);
+  const [clean, setClean] = useState(true);
+  const [keepAlive, setKeepAlive] = useState("30");
+  useEffect(() => {
+    // Only those of the node that serves this page: its host is that of the page.
+    Promise.all([get("/listeners"), get("/cluster")]).then(([answer, { node }]) => {
+      const rows = answer.items.filter((row) => row.node === node && (row.kind === "ws" || row.kind === "wss"));
+      setListeners(rows);
+      const first = rows.find((row) => row.kind === (location.protocol === "https:" ? "wss" : "ws")) ?? rows[0];
+      if (first) setUrl(`${first.kind}://${location.hostname}:${portOf(first)}/mqtt`);
+    }, (error) => { setListeners([]); setUnknown(problemOf(error).title); });
+  }, []);
+  const isOn = phase !== "away";
+  const urls = [...new Set((listeners ?? []).map((row) => `${row.kind}://${location.hostname}:${portOf(row)}/mqtt`))];
+  return (
+    <Panel title="Connection" submit={() => (isOn ? disconnect() : connect({ url, client, user, password, version, clean, keepAlive: Number(keepAlive) || 0 }))}>
+      {listeners?.length === 0 && <p class="empty">{unknown ? `The listeners are not known: ${unknown}.` : "This node has no listener for WebSocket: wsListener or wssListener of mqttServerConfig."}</p>}
+      <label class="field">Address<input value={url} list="listeners" disabled={isOn} required spellcheck={false} onInput={(event) => setUrl(event.currentTarget.value)} /></label>
+      <datalist id="listeners">{urls.map((one) => <option key={one} value={one} />)}</datalist>
+      <div class="pair">
+        <label class="field">Client identifier<input value={client} disabled={isOn} spellcheck={false} onInput={(event) => setClient(event.currentTarget.value)} /></label>
+        <label class="field">Version<select value={String(version)} disabled={isOn} onChange={(event) => setVersion(event.currentTarget.value === "4" ? 4 : 5)}><option value="5">MQTT 5.0</option><option value="4">MQTT 3.1.1</option></select></label>
+      </div>
+      <div class="pair">
+        <label class="field">User<input value={user} disabled={isOn} autocomplete="off" onInput={(event) => setUser(event.currentTarget.value)} /></label>
+        <label class="field">Password<input type="password" value={password} disabled={isOn} autocomplete="off" onInput={(event) => setPassword(event.currentTarget.value)} /></label>
+      </div>
+      <div class="pair">
+        <label class="field">Keep alive, s<input type="number" min="0" max="65535" value={keepAlive} disabled={isOn} onInput={(event) => setKeepAlive(event.currentTarget.value)} /></label>
+        <label class="check"><input type="checkbox" checked={clean} disabled={isOn} onChange={(event) => setClean(event.currentTarget.checked)} /> Clean start</label>
+      </div>
+      <div class="buttons"><button type="submit" class={isOn ? "" : "primary"}>{phase === "away" ? "Connect" : phase === "connecting" ? "Stop" : "Disconnect"}</button></div>
+    </Panel>
+  );
+}
+
+const Quality = ({ value, set }: { value: 0 | 1 | 2; set(qos: 0 | 1 | 2): void }) => (
+  <label class="field">QoS<select value={String(value)} onChange={(event) => set(Number(event.currentTarget.value) as 0 | 1 | 2)}><option>0</option><option>1</option><option>2</option></select></label>
+);
+
+function Subscribe({ on, subscribe, unsubscribe }: { on: boolean; subscribe(filter: string, options: { qos: 0 | 1 | 2; nl: boolean; rap: boolean }): void; unsubscribe(filter: string): void }) {
+  const [filter, setFilter] = useState("#");
+  const [qos, setQos] = useState<0 | 1 | 2>(1);
+  const [nl, setNl] = useState(false);
+  const [rap, setRap] = useState(false);
+  return (
+    <Panel title="Subscribe" submit={() => subscribe(filter, { qos, nl, rap })}>
+      <div class="pair">
+        <label class="field">Topic filter<input value={filter} required spellcheck={false} onInput={(event) => setFilter(event.currentTarget.value)} /></label>
+        <Quality value={qos} set={setQos} />
+      </div>
+      <div class="pair">
+        <label class="check"><input type="checkbox" checked={nl} onChange={(event) => setNl(event.currentTarget.checked)} /> No local</label>
+        <label class="check"><input type="checkbox" checked={rap} onChange={(event) => setRap(event.currentTarget.checked)} /> Retain as published</label>
+      </div>
+      <div class="buttons"><button type="button" disabled={!on} onClick={() => unsubscribe(filter)}>Unsubscribe</button><button type="submit" disabled={!on}>Subscribe</button></div>
+    </Panel>
+  );
+}
+
+function Publish({ on, publish, failed }: { on: boolean; publish(topic: string, payload: Uint8Array, options: { qos: 0 | 1 | 2; retain: boolean }): void; failed(why: string): void }) {
+  const [topic, setTopic] = useState("try/it");
+  const [payload, setPayload] = useState("hello");
+  const [form, setForm] = useState<Form>("text");
+  const [qos, setQos] = useState<0 | 1 | 2>(1);
+  const [retain, setRetain] = useState(false);
+  function submit() {
+    try {
+      publish(topic, bytesOf(payload, form), { qos, retain });
+    } catch (error) { failed((error as Error).message); }
+  }
+  return (
+    <Panel title="Publish" submit={submit}>
+      <div class="pair">
+        <label class="field">Topic<input value={topic} required spellcheck={false} onInput={(event) => setTopic(event.currentTarget.value)} /></label>
+        <Quality value={qos} set={setQos} />
+      </div>
+      <label class="field">Payload<textarea rows={4} value={payload} spellcheck={false} onInput={(event) => setPayload(event.currentTarget.value)} /></label>
+      <div class="pair">
+        <label class="field">Written as<select value={form} onChange={(event) => setForm(event.currentTarget.value as Form)}><option>text</option><option>json</option><option>hexadecimal</option></select></label>
+        <label class="check"><input type="checkbox" checked={retain} onChange={(event) => setRetain(event.currentTarget.checked)} /> Retain</label>
+      </div>
+      <div class="buttons"><button type="submit" disabled={!on}>Publish</button></div>
+    </Panel>
+  );
+}
+
+function Packets() {
+  const rows = entries.value;
+  function pause() {
+    isPaused.value = !isPaused.value;
+    if (!isPaused.value) entries.value = held;
+  }
+  function clear() {
+    held = [];
+    entries.value = held;
+  }
+  return (
+    <section class="panel packets" aria-label="Packets">
+      <h2>Packets <span class="soft">{rows.length > 0 && plural(rows.length, "packet")}</span>
+        <span class="in-place"><button type="button" aria-pressed={isPaused.value} onClick={pause}>{isPaused.value ? "Resume" : "Pause"}</button><button type="button" onClick={clear}>Clear</button></span>
+      </h2>
+      {rows.length === 0 ? <p class="empty">What is sent and what comes is listed here, the newest first; {most} at most.</p> : (
+        <ol class="packet-list" tabIndex={0} aria-label="Packets, the newest first">
+          {rows.map((entry) => (
+            <li key={entry.number}>
+              <span class="soft">{time(entry.at, entry.at, zone.value)}</span> <span class={`state ${entry.isBad ? "bad" : ""}`}><span aria-hidden="true">{entry.sent ? "→" : "←"}</span> {entry.sent ? "sent" : "came"}</span> <strong>{entry.what}</strong> <span class="foreign">{entry.text}</span>
+              {entry.more.map((line, n) => <div key={n} class="foreign more">{line}</div>)}
+            </li>
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+void lookWhoIsSignedIn();
+render(<TryIt />, document.body);
