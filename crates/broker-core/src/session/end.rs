@@ -48,6 +48,8 @@ impl<R: Rim> ClientLoop<R> {
             &self.settings.limits.policy,
             now,
         );
+        // Answers that go with the last bytes are not counted as those of a connection that goes on.
+        self.outcome.timed.clear();
         self.report_dropped(io, key);
         io.send_last(connection, bytes);
         self.detach(io, key);

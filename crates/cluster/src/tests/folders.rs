@@ -238,7 +238,7 @@ fn a_folder_that_is_accepted_waits_for_nobody_and_only_once() {
 
 #[test]
 fn restored_folders_that_are_accepted_form_a_cluster() {
-    let net = Net(59);
+    let net = Net(61);
     let mut nodes = start(net, 2);
     let second = stop(nodes.pop().unwrap());
     let old = copy(second.path());

@@ -197,7 +197,7 @@ fn garbage_and_half_open_connections_do_no_harm() {
 
 #[test]
 fn silent_connections_keep_no_node_out() {
-    let net = Net(44);
+    let net = Net(62);
     let node = Node::start_with(net, 1, |options| {
         options.timings.handshake = Duration::from_secs(600);
     });

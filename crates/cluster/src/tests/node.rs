@@ -125,7 +125,7 @@ impl Handler for Recorder {
     }
 }
 
-/// Where nodes of one test are: 127.77.`net`.x.
+/// Where nodes of one test are: 127.77.`net`.x. Tests run beside each other: each has numbers of its own.
 #[derive(Clone, Copy)]
 pub(super) struct Net(pub(super) u8);
 

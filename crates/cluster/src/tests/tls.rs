@@ -125,7 +125,7 @@ fn without_a_certificate_there_is_no_connection() {
 
 #[test]
 fn a_certificate_is_good_for_one_host() {
-    let net = Net(43);
+    let net = Net(63);
     let authority = authority();
     let node = Node::start_with(net, 1, with_tls(net, 1, &authority));
     let folder = tempfile::tempdir().unwrap();
