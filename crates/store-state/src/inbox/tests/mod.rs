@@ -14,6 +14,7 @@ mod split;
 mod subscribe;
 mod survey;
 mod tables;
+mod trim;
 
 use std::sync::Arc;
 

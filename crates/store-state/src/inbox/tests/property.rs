@@ -680,7 +680,11 @@ impl Run {
                     _ => 0,
                 },
                 below: self.some_sequence(&client, dice[2]) + u64::from(dice[3] % 4),
-                limit: [RetentionLimit::Age, RetentionLimit::Bytes][usize::from(dice[4] & 1)],
+                limit: [
+                    RetentionLimit::Age,
+                    RetentionLimit::Bytes,
+                    RetentionLimit::Purge,
+                ][usize::from(dice[4] % 3)],
                 session: self.session(&client, dice),
             },
             _ => InboxOp::DeliverLate {
