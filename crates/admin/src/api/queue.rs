@@ -68,8 +68,8 @@ pub struct QueuePurge {
     pub removed: u64,
     /// Size of their payloads.
     pub bytes: u64,
-    /// Whether all that waited is gone, but what the client may have got. If not, the time was over, no majority has answered, or
-    /// another node leads now: ask again.
+    /// Whether all that waited is gone, but what the client may have got. If not, the time was over, no majority has answered, the
+    /// disk is full, or another node leads now: ask again.
     pub complete: bool,
 }
 

@@ -1,7 +1,9 @@
 //! A queue that an operator empties.
 
+use std::sync::atomic::Ordering;
+
 use store_state::inbox::{InboxMachine, RetentionLimit};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::retention::policy::{AT_ONCE, Trim};
 use crate::retention::task::carry_out;
@@ -13,7 +15,7 @@ use crate::shard::queues::Ungiven;
 pub enum Purge {
     /// Nothing is left of what waited when it began, but what the session was given.
     Complete,
-    /// The time was over, no majority has answered, another node leads now, or the session has just come back.
+    /// The time was over, no majority has answered, the disk is full, another node leads now, or the session has just come back.
     Incomplete,
 }
 
@@ -44,8 +46,17 @@ pub(crate) async fn purge(
             sequences,
             limit: RetentionLimit::Purge,
         };
-        if Instant::now() >= until || !carry_out(shard, &trim).await {
+        if Instant::now() >= until || !is_dropped(shard, &trim, until).await {
             return Some(Some(Purge::Incomplete));
         }
     }
+}
+
+/// Drops messages, and waits until that is done, but not longer than until a time. A full disk refuses it, which also ends the wait.
+async fn is_dropped(shard: &Shard<InboxMachine>, trim: &Trim, until: Instant) -> bool {
+    let refused = || shard.stats.refused.load(Ordering::Relaxed);
+    let before = refused();
+    let is_finished = timeout_at(until, carry_out(shard, trim)).await;
+    // Which request was refused is not known: it may have been another one, and asking again does no harm.
+    is_finished == Ok(true) && refused() == before
 }

@@ -23,8 +23,9 @@ impl<M: Kind> Shard<M> {
         failure: Failure,
     ) {
         let count = requests.len() as u64;
-        self.stats.finished.fetch_add(count, Ordering::Release);
+        // In this order: whoever sees that a request is finished sees that it was refused.
         self.stats.refused.fetch_add(count, Ordering::Relaxed);
+        self.stats.finished.fetch_add(count, Ordering::Release);
         let mut outbox = Outbox::default();
         for request in requests {
             if request.correlation_id == CorrelationId::NONE {

@@ -3,8 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use store::SplitError;
+use store::{Look, Purge, SplitError};
 use store_state::CorrelationId;
 use store_state::api::{Event, Failure, Store as _, StoreId};
 use store_state::inbox::{Done, InboxOp, InboxReply, Origin};
@@ -72,6 +73,20 @@ impl Disk {
         }
         until("the disk is full", || node.store.is_full());
     }
+
+    /// The same, with retained messages, one at a time: no other shard has anything under way, and little waits in the log.
+    fn fill_step_by_step(&self, node: &Node) {
+        self.fill();
+        until("the disk is full", || {
+            node.store.retain(
+                CorrelationId::NONE,
+                message("new", &[3; 4096]),
+                Writer::Anybody,
+            );
+            until("it is kept or waits", || node.store.is_retain_idle());
+            node.store.is_full()
+        });
+    }
 }
 
 impl Drop for Disk {
@@ -123,6 +138,47 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     });
     node.stop();
     assert_eq!(survey(&disk.data()).findings, []);
+}
+
+#[test]
+fn a_queue_that_a_full_disk_does_not_let_be_emptied_is_not_said_to_be_empty() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let Some(disk) = Disk::new() else { return };
+    let node = Node::start(&disk.data(), 1);
+    node.sleeper("ann", "a");
+    assert_eq!(node.publish("a", b"before"), Ok(1));
+    disk.fill_step_by_step(&node);
+    let begun = Instant::now();
+    let purged = node.purge("ann", PATIENCE);
+    assert_eq!(purged, (Look::Found(Purge::Incomplete), 0));
+    assert!(
+        begun.elapsed() < PATIENCE / 2,
+        "a refusal is not waited for"
+    );
+    disk.free();
+    until("the disk has space again", || {
+        node.retain("new", b"x").is_ok()
+    });
+    let purged = node.purge("ann", PATIENCE);
+    assert_eq!(purged, (Look::Found(Purge::Complete), 1));
+    node.stop();
+}
+
+#[test]
+fn a_queue_behind_writes_that_wait_for_space_is_emptied_no_longer_than_asked() {
+    let Some(disk) = Disk::new() else { return };
+    let node = Node::start(&disk.data(), 1);
+    node.sleeper("ann", "a");
+    assert_eq!(node.publish("a", b"before"), Ok(1));
+    // Some of that is under way in the shard of the queue.
+    disk.fill_with(&node);
+    refused(&node);
+    let begun = Instant::now();
+    let purged = node.purge("ann", Duration::from_millis(200));
+    assert_eq!(purged, (Look::Found(Purge::Incomplete), 0));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    disk.free();
+    node.stop();
 }
 
 fn goodbye(client: &str, epoch: u64) -> SessionOp {
@@ -233,17 +289,7 @@ fn with_will(folder: &Path) -> (Node, u64) {
 fn a_shutdown_on_a_full_disk_records_what_clients_did_at_last() {
     let Some(disk) = Disk::new() else { return };
     let (node, epoch) = with_will(&disk.data());
-    disk.fill();
-    // One at a time: what waits in the log comes first, and there is little room for all.
-    until("the disk is full", || {
-        node.store.retain(
-            CorrelationId::NONE,
-            message("new", &[3; 4096]),
-            Writer::Anybody,
-        );
-        until("it is kept or waits", || node.store.is_retain_idle());
-        node.store.is_full()
-    });
+    disk.fill_step_by_step(&node);
     node.store
         .session("bob", CorrelationId::NONE, goodbye("bob", epoch));
     until("it waits", || deferred(&node) == [1, 0, 0]);

@@ -9,6 +9,7 @@ mod full;
 mod hub;
 mod node;
 mod order;
+mod purge;
 mod restart;
 mod shards;
 mod splits;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
-use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
-use store::{Folder, Listener, NodeSurvey, OpenError, Options, Store};
+use mqtt_session::{ApplicationMessage, DropReason, Qos0Inbox, QueueFull, Timestamp};
+use store::{Folder, Listener, Look, NodeSurvey, OpenError, Options, Purge, Store};
 use store_state::api::{
     Event, Failure, PerStore, Read, RetainedPlace, ShardNumber, ShardRef, Store as _,
 };
@@ -30,6 +30,8 @@ pub(crate) struct Told {
     pub(crate) now_ms: AtomicU64,
     /// Retained messages that a shard of the beginning may keep.
     pub(crate) retained_messages: AtomicU64,
+    /// Messages that were dropped because somebody has emptied their queue.
+    pub(crate) purged: AtomicU64,
     events: Mutex<Vec<Event>>,
     more: Condvar,
     failures: Mutex<Vec<String>>,
@@ -40,6 +42,7 @@ impl Default for Told {
         Self {
             now_ms: AtomicU64::new(1_000),
             retained_messages: AtomicU64::new(1_000_000),
+            purged: AtomicU64::new(0),
             events: Mutex::default(),
             more: Condvar::new(),
             failures: Mutex::default(),
@@ -63,7 +66,8 @@ impl Listener for Told {
     fn member(&self, _: ShardNumber, _: &str, _: &str, _: Option<&StoredSubscription>) {}
 
     fn dropped(&self, drop: &InboxDrop<'_>) {
-        panic!("{drop:?}");
+        assert_eq!(drop.reason, DropReason::Purged, "{drop:?}");
+        self.purged.fetch_add(1, Ordering::Relaxed);
     }
 
     fn lost(&self, client: &str, message: &ApplicationMessage) {
@@ -373,6 +377,17 @@ impl Node {
         };
         let reply = self.inbox(op);
         assert_eq!(reply, Ok(InboxReply::Done));
+    }
+
+    /// Empties the queue of a client within some time: how far that came, and how many messages were dropped.
+    pub(crate) fn purge(&self, client: &str, patience: Duration) -> (Look<Purge>, u64) {
+        let purged = || self.told.purged.load(Ordering::Relaxed);
+        let (before, inspect) = (purged(), self.store.inspect());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        let purge = inspect.purge_queue(client, tokio::time::Instant::now() + patience);
+        let purge = runtime.block_on(purge);
+        (purge, purged() - before)
     }
 
     /// The first payloads of a connected client's queue, read in pages.
