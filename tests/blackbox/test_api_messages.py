@@ -244,6 +244,7 @@ def test_a_queue_is_emptied_for_operators(stage, name):
     assert waiting() == 0 and ask(stage, "GET", path)[1]["items"] == []
     assert stage.metric("heraldmq_messages_dropped_total", reason="purged") - dropped == count
     assert stage.drops(1)[0]["reason"] == "purged"
+    assert stage.api("/api/v1/drops/totals")["purged"] >= count
     # The session is as it was, and gets what comes.
     assert ask(stage, "DELETE", path) == (200, {"removed": 0, "bytes": 0, "complete": True})
     published(stage, topic=f"{name}/b", payload="later", qos=1)
@@ -251,6 +252,11 @@ def test_a_queue_is_emptied_for_operators(stage, name):
         assert client.message().payload == b"later"
         client.ping()
     assert ask(stage, "DELETE", f"/api/v1/sessions/{name}-nobody/queue")[0] == 404
+    # What ends with its connection waits in no store: neither is it listed.
+    with stage.client(f"{name}-clean", props={"receive_maximum": 1}) as clean:
+        clean.subscribe(f"{name}/b", qos=1)
+        for method in ("GET", "DELETE"):
+            assert ask(stage, method, f"/api/v1/sessions/{name}-clean/queue")[0] == 404
 
 
 def test_a_queue_is_emptied_while_its_client_reads_slowly(stage, name):

@@ -6,6 +6,7 @@ import pytest
 from harness.broker import BEFORE, BINARY
 from staged.cluster import Cluster
 from staged.load import FOREVER, Load
+from test_api import ask
 
 pytestmark = [
     pytest.mark.skipif(not BEFORE, reason="HERALDMQ_BEFORE names no program of an earlier version"),
@@ -101,4 +102,28 @@ def test_a_node_of_the_version_before_follows_what_it_has_missed(is_paused, name
         upgrade(last)
         cluster.settled(timeout=STEP_S)
         exchange(last)
+        say_nothing_wrong(cluster)
+
+
+def test_a_queue_is_emptied_when_all_nodes_can_read_that_and_not_before(name):
+    path = f"/api/v1/sessions/{name}/queue"
+    with Cluster(3, binary=BEFORE) as cluster:
+        first, *others = cluster.nodes
+        with first.client(name, props=FOREVER) as away, first.client(f"{name}-publisher") as publisher:
+            away.subscribe(f"{name}/#", qos=1)
+            away.disconnect()
+            for number in range(3):
+                publisher.published(f"{name}/{number}", b"1234", qos=1)
+        for node in cluster.nodes:
+            # Two that cannot read it are a majority of each shard.
+            if node is not first:
+                status, problem = ask(first, path, "DELETE")
+                assert status == 409 and "cannot empty queues" in problem["detail"], problem
+            node.stop()
+            upgrade(node)
+            cluster.settled(timeout=STEP_S)
+            say_nothing_wrong(cluster)
+        assert len(ask(others[0], path)[1]["items"]) == 3
+        assert ask(first, path, "DELETE") == (200, {"removed": 3, "bytes": 12, "complete": True})
+        cluster.settled(timeout=STEP_S)
         say_nothing_wrong(cluster)

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::{FULL_BYTES, LARGEST, Violation};
 
 /// The versions of the protocol that this program speaks.
-pub const VERSIONS: RangeInclusive<u16> = 1..=6;
+pub const VERSIONS: RangeInclusive<u16> = 1..=7;
 
 /// The version since which requests to inbox shards may name a session by the number of its inbox, and a client by a
 /// hash of its identifier.
@@ -20,6 +20,9 @@ pub const SPLITS_SINCE: u16 = 5;
 
 /// The version since which nodes answer what people ask of all nodes.
 pub const INSPECTION_SINCE: u16 = 6;
+
+/// The version since which nodes read operations of the log that empty a queue.
+pub const PURGES_SINCE: u16 = 7;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

@@ -10,6 +10,7 @@ use admin::page::{Found, Missing};
 use admin::problem::{Kind, Problem};
 use admin::{Gathered, QueueQuestion, Range};
 use mqtt_proto::{validate_topic_filter, validate_topic_name};
+use peer_protocol::PURGES_SINCE;
 
 use super::known::{nobody, uncovered};
 use super::parts::{
@@ -224,6 +225,12 @@ pub(super) async fn purge(
     client_id: String,
     budget: Duration,
 ) -> Result<QueuePurge, Problem> {
+    // A replica that cannot read the operation stops at it, and with it what its shard needs a majority for.
+    let clustered = inspect.node.rim.clustered();
+    if clustered.is_some_and(|cluster| !cluster.cluster().all_speak(PURGES_SINCE)) {
+        let why = "a node runs a version that cannot empty queues, or has not been reached yet";
+        return Err(Problem::new(Kind::Conflict, why));
+    }
     let question = MessagesQuestion::Purge {
         client_id: client_id.clone(),
     };
