@@ -35,14 +35,19 @@ function note(sent: boolean, what: string, text: string, more: string[] = [], is
   if (!isPaused.value) entries.value = held;
 }
 
+/** A text of whoever publishes, as far as a list has room for it. */
+const text = (of: unknown) => visible(String(of).slice(0, 2000));
+const mostProperties = 50;
+
 /** Properties, a line each. */
 function properties(packet: Packet): string[] {
-  return Object.entries((packet.properties ?? {}) as Record<string, unknown>).flatMap(([name, value]) => {
+  const lines = Object.entries((packet.properties ?? {}) as Record<string, unknown>).flatMap(([name, value]) => {
     if (value == null) return [];
     const title = name.replace(/([A-Z])/g, " $1").toLowerCase();
-    if (name === "userProperties") return Object.entries(value as Record<string, string | string[]>).flatMap(([key, values]) => [values].flat().map((one) => `user property ${visible(key)}: ${visible(one)}`));
-    return [`${title}: ${value instanceof Uint8Array ? shown(value) : visible(String(value))}`];
+    if (name === "userProperties") return Object.entries(value as Record<string, string | string[]>).flatMap(([key, values]) => [values].flat().map((one) => `user property ${text(key)}: ${text(one)}`));
+    return [`${title}: ${value instanceof Uint8Array ? shown(value) : text(value)}`];
   });
+  return lines.length > mostProperties ? [...lines.slice(0, mostProperties), `${lines.length - mostProperties} more properties`] : lines;
 }
 
 function flags(packet: Packet): string {
@@ -55,7 +60,7 @@ function tell(sent: boolean, packet: Packet, version: number) {
   switch (packet.cmd) {
     case "publish": {
       const payload = typeof packet.payload === "string" ? new TextEncoder().encode(packet.payload) : (packet.payload as Uint8Array);
-      return note(sent, "PUBLISH", visible(String(packet.topic)), [flags(packet), shown(payload), ...properties(packet)]);
+      return note(sent, "PUBLISH", text(packet.topic), [flags(packet), shown(payload), ...properties(packet)]);
     }
     case "connect": return say(`as ${visible(String(packet.clientId)) || "(the broker names it)"}${packet.clean ? ", clean start" : ""}`);
     case "connack": {
