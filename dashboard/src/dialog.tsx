@@ -46,6 +46,9 @@ export function Confirm({ title, deed, danger, typed, disabled, act, close, chil
   const cancel = useRef<HTMLButtonElement>(null);
   useLayoutEffect(() => cancel.current?.focus(), []);
   const ready = !disabled && !doing && (typed == null || text === typed);
+  const primary = useRef<HTMLButtonElement>(null);
+  // What deletes nothing may be confirmed by Enter, once it is known what it would cost.
+  useLayoutEffect(() => { if (ready && !danger && document.activeElement === cancel.current) primary.current?.focus(); }, [ready]);
   async function confirmed() {
     setDoing(true);
     try {
@@ -67,7 +70,8 @@ export function Confirm({ title, deed, danger, typed, disabled, act, close, chil
       {problem && <Failed problem={problem} />}
       <div class="buttons">
         <button type="button" ref={cancel} onClick={close}>Cancel</button>
-        <button type="button" class={danger ? "danger" : "primary"} disabled={!ready} onClick={confirmed}>{deed}</button>
+        <button type="button" ref={primary} class={danger ? "danger" : "primary"} disabled={!ready} onClick={confirmed}
+          onKeyDown={(event) => { if (event.repeat) event.preventDefault(); }}>{deed}</button>
       </div>
     </Dialog>
   );

@@ -13,7 +13,7 @@ export function DropTable({ rows, stale, of }: { rows: DropRow[]; stale?: boolea
     { head: "Reason", width: 22, cell: (row) => <span title={meaning(row.reason)}>{reasonName(row.reason)}</span> },
     of !== "client" && { head: "Client", width: 26, cell: (row) => <ClientLink id={row.client_id} most={24} /> },
     { head: "Role", width: 11, cell: (row) => row.role },
-    { head: "Topic", cell: (row) => <TopicLink topic={row.topic} most={40} /> },
+    { head: "Topic", cell: (row) => <TopicLink topic={row.topic} most={40} more={{ qos: String(row.qos), [row.role === "publisher" ? "from" : "why"]: row.client_id }} /> },
     { head: "QoS", width: 6, figure: true, cell: (row) => row.qos },
     { head: "Size", width: 10, figure: true, cell: (row) => bytes(row.bytes) },
     { head: "Node", width: 11, cell: (row) => visible(row.node_name) },

@@ -14,7 +14,11 @@ const inField = (target: EventTarget | null): boolean =>
 
 export function listen(): void {
   addEventListener("keydown", (event) => {
-    if (!keysOn.value || event.ctrlKey || event.altKey || event.metaKey || inField(event.target) || document.querySelector("dialog[open]")) return;
+    if (!keysOn.value || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+    if (inField(event.target)) {
+      if (event.key === "Escape" && !event.defaultPrevented) (event.target as HTMLElement).blur();
+      return;
+    }
     const page = Date.now() - afterG < 1500 ? pages.find((entry) => entry.key === event.key) : undefined;
     afterG = event.key === "g" ? Date.now() : 0;
     if (page) go(page.page);
@@ -31,10 +35,11 @@ function press(key: string): boolean {
     case "r": again.value++; return true;
     case "j": return step(1);
     case "k": return step(-1);
+    case ".": return act();
     case "y": return copy();
     case "[": case "]": document.querySelector<HTMLElement>(`main [data-key="${key}"]`)?.click(); return true;
     case "Escape": history.back(); return true;
-    default: return key === "g";
+    default: return /^[1-9]$/.test(key) ? part(Number(key)) : key === "g";
   }
 }
 
@@ -43,6 +48,20 @@ function step(by: number): boolean {
   const at = links.indexOf(document.activeElement as HTMLElement);
   links[Math.max(0, Math.min(links.length - 1, at < 0 ? 0 : at + by))]?.focus();
   return links.length > 0;
+}
+
+/** To the actions of the row that has the focus, or of the one that the link to this page has chosen. */
+function act(): boolean {
+  const row = document.activeElement?.closest("main tbody tr") ?? document.querySelector("main tr.chosen");
+  const action = row?.querySelector<HTMLElement>("td button:enabled");
+  action?.focus();
+  return action != null;
+}
+
+function part(number: number): boolean {
+  const link = document.querySelectorAll<HTMLElement>("main .tabs a")[number - 1];
+  link?.click();
+  return link !== undefined;
 }
 
 function copy(): boolean {

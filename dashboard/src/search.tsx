@@ -13,30 +13,43 @@ interface Found {
 
 export function Search() {
   const [text, setText] = useState("");
-  const [found, setFound] = useState<Found[]>([]);
+  const [{ asked, found }, setAnswer] = useState<{ asked: string; found: Found[] }>({ asked: "", found: [] });
   const [chosen, setChosen] = useState(0);
   const [open, setOpen] = useState(false);
   const input = useRef<HTMLInputElement>(null);
+  /** For what Enter was pressed before its answer came: the first that is found is opened then. */
+  const [wanted, setWanted] = useState<string | null>(null);
 
   useEffect(() => {
     setChosen(0);
-    if (text === "") return setFound([]);
+    if (text === "") return setAnswer({ asked: "", found: [] });
     const abort = new AbortController();
-    const timer = setTimeout(() => find(text, abort.signal).then((all) => { if (!abort.signal.aborted) setFound(all); }, () => {}), 200);
+    const timer = setTimeout(() => find(text, abort.signal).then((all) => { if (!abort.signal.aborted) setAnswer({ asked: text, found: all }); }, () => {}), 200);
     return () => { clearTimeout(timer); abort.abort(); };
   }, [text]);
+  useEffect(() => {
+    if (wanted !== null && wanted === asked) choose(found[0]);
+  }, [wanted, asked]);
 
   function leave() {
     setOpen(false);
     setText("");
+    setWanted(null);
     input.current?.blur();
+  }
+  function choose(one: Found | undefined) {
+    if (one) location.hash = one.href;
+    leave();
   }
   function press(event: KeyboardEvent) {
     if (event.key === "Escape") leave();
     else if (event.key === "ArrowDown") setChosen(Math.min(found.length - 1, chosen + 1));
     else if (event.key === "ArrowUp") setChosen(Math.max(0, chosen - 1));
-    else if (event.key === "Enter" && found[chosen]) { location.hash = found[chosen].href; leave(); }
-    else return;
+    else if (event.key === "Enter") {
+      const typed = input.current!.value;
+      if (typed !== "" && typed === asked) choose(found[chosen]);
+      else if (typed !== "") setWanted(typed);
+    } else return;
     event.preventDefault();
   }
   const shown = open && text !== "";
@@ -44,7 +57,7 @@ export function Search() {
     <div class="search" role="search">
       <input id="search" ref={input} type="text" value={text} placeholder="Client, topic, node, page" aria-label="Search" autocomplete="off" spellcheck={false}
         role="combobox" aria-expanded={shown} aria-controls="found" aria-autocomplete="list" aria-activedescendant={shown && found.length > 0 ? `found-${chosen}` : undefined}
-        onInput={(event) => { setText(event.currentTarget.value); setOpen(true); }} onFocus={() => setOpen(true)} onBlur={() => setOpen(false)} onKeyDown={press} />
+        onInput={(event) => { setText(event.currentTarget.value); setOpen(true); }} onFocus={() => setOpen(true)} onBlur={() => { setOpen(false); setWanted(null); }} onKeyDown={press} />
       <kbd aria-hidden="true">/</kbd>
       <div id="found" role="listbox" aria-label="Found" hidden={!shown} onMouseDown={(event) => event.preventDefault()}>
         {found.map((one, n) => (

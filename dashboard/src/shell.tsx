@@ -106,8 +106,8 @@ const close = () => (helpOpen.value = false);
 
 function Help() {
   const rows: [string, string][] = [
-    ["/", "search"], ["?", "this help"], ["r", "ask again"], ["p", "pause, resume"], ["j k", "next row, row before"], ["Enter", "open the row"],
-    ["[ ]", "page before, next page"], ["y", "copy the identifier"], ["Esc", "back"],
+    ["/", "search"], ["?", "this help"], ["r", "ask again"], ["p", "pause, resume"], ["j k", "next row, row before"], ["Enter", "open the row"], [".", "the row's actions"],
+    ["[ ]", "page before, next page"], ["1 … 5", "part of a client's page"], ["y", "copy the identifier"], ["Esc", "leave a field, back"],
     ...pages.filter((page) => page.key).map((page): [string, string] => [`g ${page.key}`, page.title]),
   ];
   return (

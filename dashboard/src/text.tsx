@@ -13,8 +13,9 @@ export function Foreign({ text, most = 36, href }: { text: string; most?: number
     : <span class="foreign" title={title} data-copy={text}>{shown || "(empty)"}</span>;
 }
 
-export const ClientLink = ({ id, most = 36 }: { id: string; most?: number }) => <Foreign text={id} most={most} href={link("client", { id })} />;
-export const TopicLink = ({ topic, most = 48 }: { topic: string; most?: number }) => <Foreign text={topic} most={most} href={link("topics", { topic })} />;
+export const ClientLink = ({ id, most = 36, tab }: { id: string; most?: number; tab?: string }) => <Foreign text={id} most={most} href={link("client", { id, tab })} />;
+/** To who gets the topic; `more`: and why a client does not. */
+export const TopicLink = ({ topic, most = 48, more }: { topic: string; most?: number; more?: Record<string, string> }) => <Foreign text={topic} most={most} href={link("topics", { topic, ...more })} />;
 
 export function Moment({ at }: { at: string | null | undefined }) {
   return at == null ? <>{unknown}</> : <time dateTime={at} title={at}>{showTime(at)}</time>;

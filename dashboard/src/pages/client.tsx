@@ -62,9 +62,10 @@ const atLimit: Record<string, string> = {
 };
 
 function sentence(client: Client) {
+  const left = client.last_departure;
   const where = client.state === "connected"
     ? <>Connected to {visible(client.node_name ?? "a node")} for <Ago at={client.connection?.connected_at} /></>
-    : client.state === "away" ? <>Away{client.session?.since && <> for <Ago at={client.session.since} /></>}</> : <>{words(client.state)}</>;
+    : client.state === "away" ? <>Away{client.session?.since && <> for <Ago at={client.session.since} /></>}{left && `; it left ${visible(left.node_name)}: ${words(left.reason)}`}</> : <>{words(client.state)}</>;
   const queue = client.queue;
   const waits = isFull(client) ? `; its queue is full, so ${atLimit[queue?.full ?? ""] ?? "messages are dropped"}`
     : queue && queue.messages > 0 ? `; ${plural(queue.messages, "message waits", "messages wait")} for it` : "";

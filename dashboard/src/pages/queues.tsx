@@ -29,7 +29,7 @@ export function Queues() {
       </div>
       {queues.value && rows.length === 0 ? <Empty>{missingOf(queues.value).length > 0 ? "None on the nodes that answered." : "Queues of durable sessions are listed here once messages wait in them."}</Empty>
         : <Table label="Queues" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(queues)} columns={[
-          { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
+          { head: "Client", cell: (row) => <ClientLink id={row.client_id} tab="queue" /> },
           { head: "Messages", width: 10, figure: true, cell: (row) => count(row.messages) },
           { head: "Limit", width: 8, figure: true, cell: (row) => count(row.limit_messages) },
           { head: "Full", width: 15, cell: (row) => <><Bar part={fill(row)} /> {Math.round(fill(row) * 100)} %</> },

@@ -1,5 +1,5 @@
 // Is load spread, and what does the balancer do?
-import type { NodeId, ShardRow } from "../api.types";
+import type { NodeId, ShardRow, SplitStatus } from "../api.types";
 import { get, missingOf } from "../api";
 import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
 import { Empty, Head, isStale } from "../notices";
@@ -34,11 +34,14 @@ export function Shards() {
         { head: "Messages", width: 10, figure: true, cell: (row) => count(row.holds?.messages) },
         { head: "Bytes", width: 9, figure: true, cell: (row) => bytes(row.holds?.bytes) },
         { head: "Last decision", cell: (row) => row.last_decision
-          ? <span title={row.last_decision.reason}>{words(row.last_decision.decision)} for {duration(row.last_decision.seconds)}{row.last_decision.names?.length > 0 && `: ${middle(visible(row.last_decision.names.join(", ")), 40)}`}</span> : unknown },
+          ? <span title={row.last_decision.reason}>{words(row.last_decision.decision)} for {duration(row.last_decision.seconds)}{named(row.last_decision)}</span> : unknown },
       ]} />
     </>
   );
 }
+
+const named = (decision: SplitStatus) => (decision.names?.length > 0 ? `: ${middle(visible(decision.names.join(", ")), 40)}` : "");
+const decision = (last: SplitStatus) => `${last.decision === "split" ? "" : "not split: "}${last.reason}${named(last)}`;
 
 function sentence(rows: ShardRow[]) {
   const leaderless = rows.filter((row) => row.leader === null);
@@ -51,7 +54,9 @@ function sentence(rows: ShardRow[]) {
   const all = [...byNode.values()].reduce((total, node) => total + node.load, 0);
   const spread = [...byNode.values()].sort((a, b) => (a.name < b.name ? -1 : 1)).map((node) => `${visible(node.name)} ${all > 0 ? Math.round((100 * node.load) / all) : 0} %`).join(", ");
   const led = leaderless.length === 0 ? "all have leaders" : `${leaderless.map((row) => `${row.store} ${row.shard}`).join(", ")} without a leader`;
-  return `${stores.map((store) => `${store} ${rows.filter((row) => row.store === store).length}`).join(" · ")}: ${plural(rows.length, "shard")}, ${led}. Load: ${spread}.`;
+  const [hottest] = rows.filter((row) => (load(row) ?? 0) > 0).sort((a, b) => load(b)! - load(a)!);
+  const most = hottest ? ` ${hottest.store} ${hottest.shard} has most of it, ${share(load(hottest))} of a core${hottest.last_decision ? `; ${decision(hottest.last_decision)}` : ""}.` : "";
+  return `${stores.map((store) => `${store} ${rows.filter((row) => row.store === store).length}`).join(" · ")}: ${plural(rows.length, "shard")}, ${led}. Load: ${spread}.${most}`;
 }
 
 function Slots({ store, rows }: { store: string; rows: ShardRow[] }) {

@@ -1,5 +1,5 @@
 // Who gets this topic, and why not the others?
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Match, MatchRequest, Receiver, Verdict } from "../api.types";
 import { post, problemOf, type Problem } from "../api";
 import { quote } from "../command";
@@ -42,6 +42,9 @@ export function Topics() {
 function Question({ asked, again }: { asked: Record<string, string>; again(): void }) {
   const [draft, setDraft] = useState<Record<string, string>>(asked);
   useEffect(() => setDraft(asked), [JSON.stringify(asked)]);
+  // Whoever comes without a whole question goes on with it; on a touch screen, that would open the keyboard.
+  const [topic, why] = [useRef<HTMLInputElement>(null), useRef<HTMLInputElement>(null)];
+  useLayoutEffect(() => { if (!asked.why && matchMedia("(pointer: fine)").matches) (asked.topic ? why : topic).current?.focus(); }, []);
   const set = (name: string) => (event: { currentTarget: { value: string } }) => setDraft({ ...draft, [name]: event.currentTarget.value });
   function submit(event: Event) {
     event.preventDefault();
@@ -50,10 +53,10 @@ function Question({ asked, again }: { asked: Record<string, string>; again(): vo
   }
   return (
     <form class="filters" onSubmit={submit}>
-      <label class="field wide">Topic<input value={draft.topic ?? ""} onInput={set("topic")} autocomplete="off" spellcheck={false} autofocus /></label>
+      <label class="field wide">Topic<input ref={topic} value={draft.topic ?? ""} onInput={set("topic")} autocomplete="off" spellcheck={false} /></label>
       <label class="field narrow">QoS<select value={draft.qos ?? "1"} onChange={set("qos")}>{["0", "1", "2"].map((qos) => <option key={qos}>{qos}</option>)}</select></label>
       <label class="field">From client<input value={draft.from ?? ""} onInput={set("from")} autocomplete="off" spellcheck={false} /></label>
-      <label class="field">Explain for client<input value={draft.why ?? ""} onInput={set("why")} autocomplete="off" spellcheck={false} /></label>
+      <label class="field">Explain for client<input ref={why} value={draft.why ?? ""} onInput={set("why")} autocomplete="off" spellcheck={false} /></label>
       <button type="submit" class="primary" disabled={!draft.topic}>Ask</button>
     </form>
   );
