@@ -3,8 +3,9 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { Dialog } from "./dialog";
-import { bytes, count, milliseconds, rate, share, tick, time, unknown, visible } from "./format";
-import type { Values } from "./history";
+import { bytes, count, middle, milliseconds, rate, share, tick, time, unknown, visible } from "./format";
+import { stack, type Values } from "./history";
+import type { Mark } from "./marks";
 import { theme, zone } from "./preferences";
 import { decades, follow, type Scale } from "./scale";
 
@@ -27,6 +28,12 @@ interface ChartProps {
   windowSeconds: number;
   /** Whether people may make the axis logarithmic. */
   mayBeLog?: boolean;
+  /** Whether lines stand on one another, the first at the bottom. */
+  stacked?: boolean;
+  /** What the table has beside the lines. */
+  more?: Line[];
+  /** What has happened meanwhile. */
+  marks?: readonly Mark[];
 }
 
 /** Titles of the charts whose axis is logarithmic, until the page is left. */
@@ -45,7 +52,7 @@ export function Chart(props: ChartProps) {
   latest.current = props;
   const seen = useRef(true);
   const isLog = logarithmic.value.includes(props.title);
-  const shape = props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join() + isLog;
+  const shape = props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join() + isLog + props.stacked;
 
   useEffect(() => {
     const element = box.current!;
@@ -75,6 +82,10 @@ export function Chart(props: ChartProps) {
     if (plot && seen.current) plot.setData(data(props));
   }, [plot, props.seconds, props.lines, props.windowSeconds]);
 
+  useEffect(() => {
+    if (plot && seen.current) plot.redraw(false);
+  }, [plot, props.marks]);
+
   const show = units[props.unit];
   const index = at ?? props.seconds.length - 1;
   return (
@@ -100,16 +111,26 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function sentence({ title, unit, lines, windowSeconds }: ChartProps): string {
+function sentence({ title, unit, lines, windowSeconds, seconds, marks = [] }: ChartProps): string {
   const parts = lines.map((line) => {
     const known = line.values.filter((value): value is number => value !== null);
     if (known.length === 0) return `${line.name}: not known`;
     return `${line.name}: ${units[unit](known.at(-1))}, between ${units[unit](Math.min(...known))} and ${units[unit](Math.max(...known))}`;
   });
-  return `${title}, ${windowSeconds / 60} minutes. ${parts.join("; ")}`;
+  const shown = marks.filter((mark) => mark.at > (seconds.at(-1) ?? 0) - windowSeconds);
+  const marked = shown.length > 0 ? `. ${shown.slice(-5).map(said).join("; ")}` : "";
+  return `${title}, ${windowSeconds / 60} minutes. ${parts.join("; ")}${marked}`;
 }
 
-function data({ seconds, lines }: ChartProps): uPlot.AlignedData {
+const said = (mark: Mark): string => `${time(mark.at * 1000, mark.at * 1000, zone.value)} ${mark.text}`;
+
+function data({ seconds, lines, stacked }: ChartProps): uPlot.AlignedData {
+  if (stacked) {
+    // The areas; above each its edge, dashed where nodes are missing.
+    const tops = stack(lines.map((line) => line.values.map((value, n) => value ?? line.lacking?.[n] ?? null)));
+    const lacks = (n: number) => lines.some((line) => line.lacking?.[n] != null);
+    return [seconds, ...tops.flatMap((top) => [top, top.map((value, n) => (lacks(n) ? null : value)), top.map((value, n) => (lacks(n) ? value : null))])] as uPlot.AlignedData;
+  }
   return [seconds, ...lines.flatMap((line) => (line.lacking ? [line.values, line.lacking] : [line.values]))] as uPlot.AlignedData;
 }
 
@@ -117,9 +138,15 @@ const token = (name: string) => getComputedStyle(document.documentElement).getPr
 
 function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (index: number | null) => void): uPlot {
   let scale: Scale | null = null;
-  const { lines, unit, title } = latest.current;
+  const { lines, unit, title, stacked } = latest.current;
   const isLog = logarithmic.peek().includes(title);
-  const series = lines.flatMap((line): uPlot.Series[] => {
+  const fill = (line: Line) => () => `${token(`--c${line.color}`)}59`;
+  const bands = stacked ? lines.slice(1).map((line, n): uPlot.Band => ({ series: [3 * n + 4, 3 * n + 1], fill: fill(line) })) : [];
+  const series = stacked ? lines.flatMap((line, n): uPlot.Series[] => {
+    const edge: uPlot.Series = { stroke: () => token(`--c${line.color}`), width: 1.5, points: { show: false }, spanGaps: false };
+    const area: uPlot.Series = { ...edge, stroke: "transparent", ...(n === 0 ? { fill: fill(line) } : {}) };
+    return [area, edge, { ...edge, dash: [4, 4] }];
+  }) : lines.flatMap((line): uPlot.Series[] => {
     const drawn: uPlot.Series = { stroke: () => token(`--c${line.color}`), width: 1.5, points: { show: false }, spanGaps: false };
     return line.lacking ? [drawn, { ...drawn, dash: [4, 4] }] : [drawn];
   });
@@ -131,7 +158,8 @@ function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (ind
   return new uPlot({
     width: element.clientWidth || 300,
     height,
-    padding: [8, 18, 0, 0],
+    // Words of marks stand above.
+    padding: [latest.current.marks ? 18 : 8, 18, 0, 0],
     legend: { show: false },
     cursor: {
       sync: { key: together.key, setSeries: false },
@@ -139,7 +167,9 @@ function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (ind
       drag: { x: true, y: false, setScale: false },
       bind: { dblclick: () => () => { zoom.value = null; return null; } },
     },
+    bands,
     hooks: {
+      draw: [(plot) => drawMarks(plot, latest.current.marks ?? [])],
       setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
       setSelect: [(plot) => {
         if (plot.select.width < 4) return;
@@ -174,19 +204,60 @@ function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (ind
   }, data(latest.current), element);
 }
 
-function AsTable({ title, unit, seconds, lines, close }: ChartProps & { close(): void }) {
+/** A thin line at each moment; above, its words where there is room, the latest first, and how many had none: the table has all. */
+function drawMarks(plot: uPlot, marks: readonly Mark[]) {
+  const { ctx, bbox } = plot;
+  const { min, max } = plot.scales.x!;
+  if (min == null || max == null) return;
+  const pixel = devicePixelRatio;
+  const gap = 3 * pixel;
+  const end = bbox.left + bbox.width;
+  ctx.save();
+  ctx.font = `${10 * pixel}px ${getComputedStyle(document.body).fontFamily}`;
+  ctx.textBaseline = "bottom";
+  ctx.textAlign = "left";
+  ctx.lineWidth = pixel;
+  ctx.strokeStyle = token("--control");
+  ctx.fillStyle = token("--soft");
+  ctx.setLineDash([2 * pixel, 2 * pixel]);
+  let free = end;
+  const shown = marks.filter((mark) => mark.at >= min && mark.at <= max).map(({ at, text }) => ({ text, x: Math.round(plot.valToPos(at, "x", true)) + (pixel % 2) / 2 })).reverse();
+  for (const [n, { x, text }] of shown.entries()) {
+    const close = shown.slice(n + 1).findIndex((before, m) => shown[n + m]!.x - before.x > 24 * pixel);
+    const others = close < 0 ? shown.length - n - 1 : close;
+    const words = middle(text, 28) + (others > 0 ? ` +${others}` : "");
+    const width = ctx.measureText(words).width;
+    // Behind the line, or before it at the end of the chart.
+    const left = x - gap + width <= free ? x - gap : x <= free && free === end ? end - width : null;
+    const hasRoom = left !== null && left >= bbox.left - gutter * pixel;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top - (hasRoom ? gap : 0));
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    if (!hasRoom) continue;
+    ctx.fillText(words, left, bbox.top - gap);
+    free = left - 2 * gap;
+  }
+  ctx.restore();
+}
+
+function AsTable({ title, unit, seconds, lines: drawn, more = [], marks = [], close }: ChartProps & { close(): void }) {
+  const lines = [...drawn, ...more];
   const every = 6;
+  /** What has happened in the minute that a row stands for. */
+  const meanwhile = (n: number) => marks.filter((mark) => mark.at <= seconds[n]! && mark.at > (seconds[n - every] ?? 0));
   const rows = seconds.map((at, n) => ({ at, n })).filter(({ n }) => (seconds.length - 1 - n) % every === 0).reverse();
   return (
     <Dialog title={title} close={close}>
       <div class="scroll">
         <table>
-          <thead><tr><th scope="col">Time</th>{lines.map((line) => <th key={line.name} scope="col" class="figure">{visible(line.name)}</th>)}</tr></thead>
+          <thead><tr><th scope="col">Time</th>{lines.map((line) => <th key={line.name} scope="col" class="figure">{visible(line.name)}</th>)}{marks.length > 0 && <th scope="col">Meanwhile</th>}</tr></thead>
           <tbody>
             {rows.map(({ at, n }) => (
               <tr key={at}>
                 <th scope="row">{time(at * 1000, at * 1000, zone.value)}</th>
                 {lines.map((line) => <td key={line.name} class="figure">{line.values[n] == null && line.lacking?.[n] == null ? unknown : units[unit](line.values[n] ?? line.lacking?.[n])}</td>)}
+                {marks.length > 0 && <td>{meanwhile(n).map((mark) => mark.text).join(", ")}</td>}
               </tr>
             ))}
           </tbody>

@@ -23,7 +23,7 @@ export function DropTable({ rows, stale, of }: { rows: DropRow[]; stale?: boolea
 
 const colors = [5, 1, 2, 8, 3, 7];
 
-/** What is dropped in a second, a line for each reason; while nothing is, one line for all. */
+/** What is dropped in a second, a line for each reason, most first; while nothing is, one line for all. */
 export function dropLines(series: Series | null): Line[] {
   const reasons = series ? byReason(series) : [];
   if (reasons.length > 0) return reasons.map(({ reason, all, lacking }, n) => ({ name: reason === null ? "others" : reasonName(reason), color: colors[n]!, values: all, lacking }));

@@ -87,6 +87,19 @@ export function worst(series: Series, name: string): Values {
   });
 }
 
+/**
+ * Lines that stand on one another, the first at the bottom: of each, what it and those below it are together. What is not
+ * known of one counts as nothing while something is known of another.
+ */
+export function stack(lines: readonly Values[]): Values[] {
+  const tops: Values[] = [];
+  for (const line of lines) {
+    const below = tops.at(-1);
+    tops.push(line.map((value, n) => (lines.some((one) => one[n] != null) ? (value ?? 0) + (below?.[n] ?? 0) : null)));
+  }
+  return tops;
+}
+
 const dropped = "dropped_per_s.";
 
 /** The rates of drops by reason, most first; from the sixth reason on together, as `null`. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byReason, merge, sum, times, worst } from "../src/history";
+import { byReason, merge, stack, sum, times, worst } from "../src/history";
 import type { History } from "../src/api.types";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString();
@@ -50,6 +50,11 @@ test("a percentile is that of the worst node", () => {
   const series = merge(null, { step_s: 10, partial: [], nodes: [named("a", { p: [1, null, null] }), named("b", { p: [3, 2, null] })] })!;
   assert.deepEqual(worst(series, "p"), [3, 2, null]);
   assert.deepEqual(worst(series, "q"), [null, null, null]);
+});
+
+test("lines stand on one another, and break off where nothing is known", () => {
+  assert.deepEqual(stack([[1, 2, null, null], [4, null, 5, null]]), [[1, 2, 0, null], [5, 2, 5, null]]);
+  assert.deepEqual(stack([]), []);
 });
 
 test("drops stand by reason, most first, and the rest together", () => {

@@ -294,6 +294,36 @@ test("a queue is emptied, and the session stays", () => at(link("client", { id: 
   await page.waitForFunction(() => document.querySelector('.answer').innerText.startsWith('Away'));
 }));
 
+test("a drain is marked in the charts, also for whoever comes afterwards", async () => {
+  const labels = (page: Page) => page.locator("figure.chart .plot").evaluateAll((plots) => plots.map((plot) => plot.getAttribute("aria-label")!));
+  await at("#/nodes", async (page) => {
+    await page.click("main tbody tr:has-text('mq-3') button >> text=Drain…");
+    await page.click("dialog button.primary");
+    await page.click("button >> text=End drain", { timeout: 15_000 });
+    await page.waitForFunction(() => !document.querySelector<HTMLElement>("main table")!.innerText.includes("draining"), undefined, { timeout: 15_000 });
+  });
+  await at("#/", async (page) => {
+    await page.waitForFunction(() => /mq-3 draining.*mq-3 up/.test(document.querySelector(".plot")!.getAttribute("aria-label")!), undefined, { timeout: 30_000 });
+    for (const label of await labels(page)) assert.equal(label.match(/mq-3 draining/g)?.length, 1, label);
+    await page.locator("figure.chart", { hasText: "Acknowledged after" }).locator("button >> text=table").click();
+    assert.match(await text(page, "dialog thead"), /p50\s+p99\s+longest\s+mq-1 p99\s+mq-2 p99\s+mq-3 p99\s+Meanwhile/);
+    assert.match(await text(page, "dialog tbody"), /mq-3 draining/);
+  });
+});
+
+test("the overview keeps no stream of events", () => at("#/", async (page) => {
+  const streams = () => server.state.asked.filter((one: any) => one.path === "events");
+  const ends = Date.now() + 30_000;
+  const before = streams().length;
+  while (streams().length < before + 2 || streams().some((one: any) => one.open)) {
+    assert.ok(Date.now() < ends, "a stream stays open, or none is asked for");
+    await pause(100);
+  }
+  assert.match(streams().at(-1).search, /after=/);
+  assert.doesNotMatch(streams().at(-1).search, /-0-0/, "it goes on behind what it has read");
+  assert.equal(await page.locator("main .notice").count(), 0);
+}));
+
 test("charts of times may be logarithmic", () => at("#/", async (page) => {
   const chart = page.locator("figure.chart", { hasText: "Acknowledged after" });
   const log = chart.locator("button >> text=log");

@@ -34,7 +34,7 @@ export function Drops() {
         </>)}
       </Head>
       <div class="two">
-        <Chart title="Drops per second" unit="rate" seconds={series ? times(series) : []} windowSeconds={3600} lines={dropLines(series)} />
+        <Chart title="Drops per second" unit="rate" seconds={series ? times(series) : []} windowSeconds={3600} lines={dropLines(series)} stacked />
         <Table label="Reasons" rows={byReason} keyOf={(row) => row.reason} stale={isStale(totals)} columns={[
           { head: "Reason", width: 22, cell: (row) => <a href={link("drops", { ...asked, reason: row.reason })}>{reasonName(row.reason)}</a> },
           { head: "Now /s", width: 7, figure: true, cell: (row) => rate(row.perSecond) },

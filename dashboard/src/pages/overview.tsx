@@ -7,6 +7,7 @@ import { heard, offsetMs, startedAt } from "../clock";
 import { dropLines } from "../drops";
 import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible } from "../format";
 import { sum, times, worst, type Series } from "../history";
+import type { Mark } from "../marks";
 import { Failed, Head, Partial, isStale } from "../notices";
 import { usePolled, type Polled } from "../poll";
 import { between, type Rates } from "../rates";
@@ -14,6 +15,7 @@ import { link, replaceParameters, route } from "../route";
 import { Table } from "../table";
 import { State } from "../text";
 import { useHistory } from "../usehistory";
+import { useMarks } from "../usemarks";
 
 export function Overview() {
   const stats = usePolled((abort) => get("/stats", {}, {}, abort), 2000, []);
@@ -21,6 +23,7 @@ export function Overview() {
   const nodes = usePolled((abort) => get("/nodes", {}, {}, abort), 5000, []);
   const rates = useRates(stats.value);
   const { series, problem } = useHistory();
+  const marks = useMarks(nodes.value?.items.map((node) => node.node));
   const minutes = route.value.parameters.window === "15" ? 15 : 60;
   return (
     <>
@@ -42,7 +45,7 @@ export function Overview() {
           ))}
         </span>
       </div>
-      <Charts series={series} windowSeconds={minutes * 60} />
+      <Charts series={series} windowSeconds={minutes * 60} marks={marks} />
       <h2 class="section-title">Nodes</h2>
       <NodeTable nodes={nodes} rates={rates} stats={stats.value} series={series} />
     </>
@@ -98,8 +101,9 @@ function Figures({ stats, health, rates, series }: { stats: Polled<Stats>; healt
 }
 
 const colors = [1, 2, 8, 3, 5, 7];
+const dropsTitle = "Drops per second";
 
-function Charts({ series, windowSeconds }: { series: Series | null; windowSeconds: number }) {
+function Charts({ series, windowSeconds, marks }: { series: Series | null; windowSeconds: number; marks: readonly Mark[] }) {
   const seconds = series ? times(series) : [];
   const total = (name: string, key: string, color: number): Line => {
     const { all, lacking } = series ? sum(series, key) : { all: [], lacking: [] };
@@ -108,11 +112,13 @@ function Charts({ series, windowSeconds }: { series: Series | null; windowSecond
   const each = (key: string): Line[] =>
     (series?.nodes ?? []).slice(0, 6).map((node, n) => ({ name: node.name, color: colors[n]!, values: node.values[key] ?? [] }));
   const highest = (name: string, key: string, color: number): Line => ({ name, color, values: series ? worst(series, key) : [] });
-  const charts: [string, Parameters<typeof Chart>[0]["unit"], Line[]][] = [
+  const ofEach = (name: string, key: string): Line[] =>
+    series && series.nodes.length > 1 ? series.nodes.map((node) => ({ name: `${node.name} ${name}`, color: 1, values: node.values[key] ?? [] })) : [];
+  const charts: [title: string, unit: Parameters<typeof Chart>[0]["unit"], lines: Line[], more?: Line[]][] = [
     ["Messages per second", "rate", [total("in", "messages_in_per_s", 1), total("out", "messages_out_per_s", 2)]],
-    ["Drops per second", "rate", dropLines(series)],
-    ["Acknowledged after, worst node", "milliseconds", [highest("p50", "publish_ack_p50_ms", 2), highest("p99", "publish_ack_p99_ms", 1), highest("longest", "publish_ack_max_ms", 8)]],
-    ["Delivered after, worst node", "milliseconds", [highest("p50", "delivery_p50_ms", 2), highest("p99", "delivery_p99_ms", 1), highest("longest", "delivery_max_ms", 8)]],
+    [dropsTitle, "rate", dropLines(series)],
+    ["Acknowledged after, worst node", "milliseconds", [highest("p50", "publish_ack_p50_ms", 2), highest("p99", "publish_ack_p99_ms", 1), highest("longest", "publish_ack_max_ms", 8)], ofEach("p99", "publish_ack_p99_ms")],
+    ["Delivered after, worst node", "milliseconds", [highest("p50", "delivery_p50_ms", 2), highest("p99", "delivery_p99_ms", 1), highest("longest", "delivery_max_ms", 8)], ofEach("p99", "delivery_p99_ms")],
     ["Queued messages", "count", [total("queued", "queued_messages", 1)]],
     ["Connections and sessions", "count", [total("connections", "connections", 1), total("sessions", "sessions", 2)]],
     ["CPU of the nodes, % of a core", "cores", each("cpu_cores")],
@@ -120,7 +126,8 @@ function Charts({ series, windowSeconds }: { series: Series | null; windowSecond
   ];
   return (
     <div class="charts">
-      {charts.map(([title, unit, lines]) => <Chart key={title} title={title} unit={unit} seconds={seconds} lines={lines} windowSeconds={windowSeconds} mayBeLog={unit === "milliseconds"} />)}
+      {charts.map(([title, unit, lines, more]) => <Chart key={title} title={title} unit={unit} seconds={seconds} lines={lines} windowSeconds={windowSeconds} more={more ?? []} marks={marks}
+        mayBeLog={unit === "milliseconds"} stacked={title === dropsTitle} />)}
     </div>
   );
 }
