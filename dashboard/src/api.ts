@@ -22,6 +22,8 @@ export class ApiError extends Error {
 
 /** Whoever hears of an answer 401. */
 export const rejected = signal(0);
+/** When the broker has last answered a request of this browser that was let in, by the browser's clock. */
+export const usedAt = signal(Date.now());
 export const csrfToken = signal<string | null>(null);
 
 let known = () => {};
@@ -71,6 +73,7 @@ export async function ask<Answer>(method: string, path: string, body?: unknown, 
     if (abort?.aborted) throw error;
     throw new ApiError(silent(method));
   }
+  if (answer.ok) usedAt.value = Date.now();
   if (answer.status === 204) return null as Answer;
   const text = await answer.text();
   if (answer.ok) return JSON.parse(text) as Answer;

@@ -92,7 +92,7 @@ export function Chart(props: ChartProps) {
     <figure class="chart">
       <figcaption>
         <span class="chart-title">{props.title}</span>
-        <span class={`legend ${props.unit}`}>
+        <span class={`legend ${props.unit} ${props.stacked && props.lines.length > 2 ? "many" : ""}`}>
           {props.lines.map((line) => (
             <span key={line.name} class={`key c${line.color}`}>
               {visible(line.name)} <span class="key-value">{show(line.values[index] ?? line.lacking?.[index])}</span>

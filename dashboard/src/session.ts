@@ -1,6 +1,6 @@
 // Who is signed in, and what the role lets one do.
 import { signal } from "@preact/signals";
-import { ApiError, ask, csrfToken, nowItIsKnownWhoAsks, rejected, whoAsks } from "./api";
+import { ApiError, ask, csrfToken, nowItIsKnownWhoAsks, rejected, usedAt, whoAsks } from "./api";
 
 export type Role = "viewer" | "operator" | "administrator";
 export interface Me {
@@ -60,4 +60,14 @@ function forget() {
 rejected.subscribe((times) => {
   if (times > 0) forget();
 });
+// Requests of other tabs keep the session of this one: it is the same.
+const uses = new BroadcastChannel("heraldmq-used");
+let toldAt = Date.now();
+usedAt.subscribe((at) => {
+  if (at - toldAt < 10_000) return;
+  toldAt = at;
+  uses.postMessage("");
+});
+uses.onmessage = () => (usedAt.value = toldAt = Date.now());
+
 tabs.onmessage = (message) => (message.data === "in" ? void lookWhoIsSignedIn() : forget());

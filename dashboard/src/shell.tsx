@@ -1,8 +1,10 @@
 // What stands around every page: menu, search, who is signed in, help.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { problemOf, type Problem } from "./api";
+import { problemOf, usedAt, type Problem } from "./api";
+import { clusterNow, offsetMs, second, showTime } from "./clock";
 import { Dialog } from "./dialog";
+import { ending } from "./ending";
 import { visible } from "./format";
 import { again, helpOpen } from "./keys";
 import { Empty, Failed, Head } from "./notices";
@@ -11,7 +13,7 @@ import { paused } from "./poll";
 import { keysOn, theme, zone, type Theme } from "./preferences";
 import { link, route } from "./route";
 import { Search } from "./search";
-import { me, signIn, signOut, signedOut } from "./session";
+import { lookWhoIsSignedIn, me, signIn, signOut, signedOut } from "./session";
 
 const menuOpen = signal(false);
 const groups = ["Now", "Clients", "Messages", "Cluster"] as const;
@@ -49,11 +51,27 @@ export function Shell() {
           );
         })}
       </nav>
-      <main id="main" tabIndex={-1} key={identity}>{entry ? <entry.show /> : <NotFound />}</main>
+      <main id="main" tabIndex={-1} key={identity}><Ending />{entry ? <entry.show /> : <NotFound />}</main>
       <div class="said" role="status">{paused.value ? "Live figures are paused." : ""}</div>
       {helpOpen.value && <Help />}
       {signedOut.value && <SignIn />}
     </>
+  );
+}
+
+/** A minute before the login ends. Pages that ask for figures all the time do not let it: this is for those that wait, or are paused. */
+function Ending() {
+  void second.value;
+  const who = me.value;
+  if (!who?.user) return null;
+  const end = ending(usedAt.value + offsetMs.value, who.ends_at ? Date.parse(who.ends_at) : null, clusterNow());
+  return end && (
+    <div class="notice warn" role="status">
+      <span class="notice-text">
+        You are signed out at {showTime(end.at)}: {end.why === "idle" ? "this browser has asked for nothing for half an hour then." : "you signed in half a day ago. Sign in again then, and the page goes on."}
+      </span>
+      {end.why === "idle" && <button type="button" onClick={() => void lookWhoIsSignedIn()}>Stay signed in</button>}
+    </div>
   );
 }
 

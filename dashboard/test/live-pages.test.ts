@@ -45,10 +45,11 @@ after(async () => {
 });
 
 /** Runs with a page at this link; fails on whatever no page may do. */
-async function at(hash: string, run: (page: Page) => Promise<void>, { base = server, role = "administrator" }: { base?: any; role?: Role | null } = {}) {
+async function at(hash: string, run: (page: Page) => Promise<void>, { base = server, role = "administrator", clock = false }: { base?: any; role?: Role | null; clock?: boolean } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...(role ? { storageState: signedIn[role] } : {}) });
   const page = await context.newPage();
   const wrong: string[] = await watch(page, base.url);
+  if (clock) await page.clock.install();
   try {
     await page.goto(base.url + hash);
     await page.waitForSelector("main h1");
@@ -167,6 +168,22 @@ test("the search box finds a client, a topic, a node and a page", () => at("", a
     await page.waitForFunction((expected) => document.querySelector("h1")?.innerText === expected, heading);
   }
 }));
+
+test("a page that asks for nothing says when its login ends", () => at("#/", async (page) => {
+  await until(page, "header .who >> text=administrator");
+  await page.click("button >> text=Pause");
+  const asked = () => server.state.asked.filter((one: any) => one.path === "me").length;
+  await page.clock.fastForward(28 * 60_000);
+  await page.waitForTimeout(1500);
+  assert.equal(await page.locator("text=You are signed out at").count(), 0);
+  await page.clock.fastForward(70_000);
+  await until(page, "main .notice.warn >> text=You are signed out at");
+  assert.deepEqual(await found(page), []);
+  const before = asked();
+  await page.click("button >> text=Stay signed in");
+  await page.waitForSelector("text=You are signed out at", { state: "detached" });
+  assert.equal(asked(), before + 1);
+}, { clock: true }));
 
 test("a prefix does not matter", async () => {
   const below = await serve({ node: cluster.nodes[1].http, prefix: "/mq/" });
