@@ -68,7 +68,8 @@ function pass(state, asked, answer, path, search) {
     asked.resume();
     return injected.open ? answer.write(injected.body) : answer.end(injected.body);
   }
-  const passed = request({ host: "127.0.0.1", port: state.node, method: asked.method, path: `/api/v1/${path}${search}`, headers: { ...asked.headers, ...(state.forwarded ? { "x-forwarded-for": "192.0.2.1" } : {}) } }, (got) => {
+  // Nodes close idle connections after some seconds, perhaps while the next request is sent on one.
+  const passed = request({ agent: false, host: "127.0.0.1", port: state.node, method: asked.method, path: `/api/v1/${path}${search}`, headers: { ...asked.headers, ...(state.forwarded ? { "x-forwarded-for": "192.0.2.1" } : {}) } }, (got) => {
     answer.writeHead(got.statusCode, got.rawHeaders);
     got.pipe(answer);
   });

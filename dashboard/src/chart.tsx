@@ -126,10 +126,13 @@ const said = (mark: Mark): string => `${time(mark.at * 1000, mark.at * 1000, zon
 
 function data({ seconds, lines, stacked }: ChartProps): uPlot.AlignedData {
   if (stacked) {
-    // The areas; above each its edge, dashed where nodes are missing.
-    const tops = stack(lines.map((line) => line.values.map((value, n) => value ?? line.lacking?.[n] ?? null)));
+    // The areas; above each its edge, dashed where nodes are missing. An area without height has none: it would hide that below.
+    const known = lines.map((line) => line.values.map((value, n) => value ?? line.lacking?.[n] ?? null));
     const lacks = (n: number) => lines.some((line) => line.lacking?.[n] != null);
-    return [seconds, ...tops.flatMap((top) => [top, top.map((value, n) => (lacks(n) ? null : value)), top.map((value, n) => (lacks(n) ? value : null))])] as uPlot.AlignedData;
+    return [seconds, ...stack(known).flatMap((top, line) => {
+      const hasEdge = (n: number) => line === 0 || [n - 1, n, n + 1].some((at) => (known[line]![at] ?? 0) > 0);
+      return [top, top.map((value, n) => (lacks(n) || !hasEdge(n) ? null : value)), top.map((value, n) => (lacks(n) && hasEdge(n) ? value : null))];
+    })] as uPlot.AlignedData;
   }
   return [seconds, ...lines.flatMap((line) => (line.lacking ? [line.values, line.lacking] : [line.values]))] as uPlot.AlignedData;
 }
