@@ -11,6 +11,9 @@ export type Ban = { address: string | null; client: string | null; created: At; 
 export type BigNumber = string;
 export type Bulk = { messages: (NewMessage)[] };
 export type BulkResult = { problem: Document | null; published: PublishedMessage | null };
+export type BusyClient = BusyRates & { client_id: string; delay_max_ms: number | null; delay_mean_ms: number | null; node: NodeId; node_name: string };
+export type BusyRates = { bytes_per_s: number; messages_per_s: number; uncounted_per_s: number };
+export type BusyTopic = BusyRates & { topic: string };
 export type ChangeBody = { dry_run: boolean };
 export type Client = { as_of: At; client_id: string; connection: Connection | null; held_by: (string)[]; holds_back: (string)[]; in_flight: number | null; last_departure: Departure | null; node: NodeId | null; node_name: string | null; partial: (Missing)[]; queue: Queue | null; recent_drops: (RecentDrop)[]; session: Session | null; state: ClientState; subscriptions: SubscriptionsOf | null; user: string | null; will: WillOf | null };
 export type ClientRow = { address: string | null; client_id: string; durable: boolean; node: NodeId | null; node_name: string | null; queue_messages: number | null; since: At | null; state: ClientState; user: string | null };
@@ -65,6 +68,8 @@ export type NotReached = { client_id: string; closest_filter: string | null; det
 export type Outcome = "delivered" | "queued" | "dropped" | "one_of";
 export type Page_Alarm = { items: ({ detail: string; name: string; node: NodeId; node_name: string; since: At | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_Ban = { items: ({ address: string | null; client: string | null; created: At; expires: At | null; id: number; reason: string; user: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_BusyClient = { items: (BusyRates & { client_id: string; delay_max_ms: number | null; delay_mean_ms: number | null; node: NodeId; node_name: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_BusyTopic = { items: (BusyRates & { topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_ClientRow = { items: ({ address: string | null; client_id: string; durable: boolean; node: NodeId | null; node_name: string | null; queue_messages: number | null; since: At | null; state: ClientState; user: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_DropRow = { items: ({ at: At; bytes: number; client_id: string; node: NodeId; node_name: string; qos: number; reason: string; role: string; topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_HolderRow = { items: ({ durable: boolean; last: At; publisher: string; subscriber: string | null; times: number })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -152,6 +157,9 @@ export interface Get {
   "/stats": { answer: Stats; body: null };
   "/stats/history": { answer: History; body: null };
   "/subscriptions": { answer: Page_SubscriptionRow; body: null };
+  "/top/publishers": { answer: Page_BusyClient; body: null };
+  "/top/subscribers": { answer: Page_BusyClient; body: null };
+  "/top/topics": { answer: Page_BusyTopic; body: null };
 }
 
 export interface Post {

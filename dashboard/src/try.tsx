@@ -188,7 +188,8 @@ function Connection({ phase, connect, disconnect }: { phase: Phase; connect(want
       const rows = answer.items.filter((row) => row.node === node && (row.kind === "ws" || row.kind === "wss"));
       setListeners(rows);
       const first = rows.find((row) => row.kind === (location.protocol === "https:" ? "wss" : "ws")) ?? rows[0];
-      if (first) setUrl(`${first.kind}://${location.hostname}:${portOf(first)}/mqtt`);
+      // Not if somebody has named one meanwhile.
+      if (first) setUrl((named) => named || `${first.kind}://${location.hostname}:${portOf(first)}/mqtt`);
     }, (error) => { setListeners([]); setUnknown(problemOf(error).title); });
   }, []);
   const isOn = phase !== "away";

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::api::{
-    AclAnswer, AclQuestion, Ban, Client, ClientRow, ClientState, DropRow, DropTotals, EventKind,
-    Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan,
-    NewMessage, NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge,
-    QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow,
-    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
+    AclAnswer, AclQuestion, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
+    ClientState, DropRow, DropTotals, EventKind, Gone, Happened, History, HolderRow, ListenerRow,
+    Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
+    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
+    RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
+    SubscriptionRow,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -299,6 +300,23 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
         limit: usize,
         budget: Duration,
     ) -> Asked<Gathered<Vec<QueueRow>>>;
+
+    /// The clients that publish most, or are sent most or latest.
+    fn busy_clients(
+        &self,
+        role: BusyRole,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyClient>>>;
+
+    /// The topics that most is published to.
+    fn busy_topics(
+        &self,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyTopic>>>;
 
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;

@@ -37,6 +37,7 @@ mod shared;
 mod stats;
 mod subscribe;
 mod sys;
+mod traffic;
 mod will;
 
 pub use backpressure::pairs::HeldBy;
@@ -63,3 +64,7 @@ pub use stats::{BrokerStats, sum};
 pub use subscribe::asked::{Change as SubscriptionChange, ChangeSubscription, Changed};
 pub use subscribe::on_behalf::{AwaySession, admit_away};
 pub use sys::is_own;
+pub use traffic::{
+    Amount, Busy, Bytes, Delays, HeavyHitter, Measure, Messages, TrafficAnswer, TrafficQuestion,
+    Uncounted, WINDOW_MS, WatchedTraffic,
+};

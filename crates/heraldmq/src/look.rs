@@ -10,6 +10,7 @@ mod live;
 mod matching;
 mod messages;
 mod shown;
+mod top;
 
 use std::process::ExitCode;
 
@@ -20,9 +21,10 @@ use lists::{
     ClientsArguments, DropsArguments, NodesArguments, SessionsArguments, SettingsArguments,
     ShardsArguments, SubscriptionsArguments,
 };
-use live::{EventsArguments, StatsArguments, TopArguments};
+use live::{EventsArguments, StatsArguments};
 use matching::MatchArguments;
 use messages::{QueueArguments, QueuesArguments, RetainedArguments};
+use top::TopArguments;
 
 /// A command on a running broker.
 #[derive(clap::Subcommand)]
@@ -58,7 +60,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Queue(arguments) => messages::queue(arguments),
         Command::Retained(arguments) => messages::retained(arguments),
         Command::Stats(arguments) => live::stats(arguments),
-        Command::Top(arguments) => live::top(arguments),
+        Command::Top(arguments) => top::top(arguments),
         Command::Events(arguments) => live::events(arguments),
         Command::Settings(arguments) => lists::settings(arguments),
         Command::Nodes(arguments) => lists::nodes(arguments),

@@ -18,6 +18,7 @@ mod setting;
 mod shard;
 mod stats;
 mod subscription;
+mod top;
 
 pub use ban::{Ban, NewBan};
 pub use change::NodeChange;
@@ -41,6 +42,7 @@ pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use stats::{Counts, NodeStats, Stats};
 pub use subscription::{NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow};
+pub use top::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic};
 
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};

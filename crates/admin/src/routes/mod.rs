@@ -20,6 +20,7 @@ mod nodes;
 mod rules;
 mod settings;
 mod subscriptions;
+mod top;
 
 use std::sync::Arc;
 
@@ -122,6 +123,9 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(messages::levels))
             .routes(routes!(messages::queues))
             .routes(routes!(messages::queue))
+            .routes(routes!(top::publishers))
+            .routes(routes!(top::subscribers))
+            .routes(routes!(top::topics))
             .routes(routes!(events::stream))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))

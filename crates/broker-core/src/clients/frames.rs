@@ -60,7 +60,14 @@ impl<R: Rim> ClientLoop<R> {
                 message.expires_at = message
                     .expires_at
                     .map(|at| Timestamp(time.cluster_time_ms(at.0)));
-                message.taken_up = self.sampler.handle_publish(now, || time.now_us());
+                if let Some(client) = self.clients.get(key) {
+                    message.taken_up = self.traffic.handle_published(
+                        (client.session.client_id(), message.body.topic()),
+                        message.body.payload().len(),
+                        now,
+                        || time.now_us(),
+                    );
+                }
                 let taken_up = message.taken_up;
                 let done = self.publish_if_allowed(io, message, key, packet_id);
                 if let (Some(packet_id), Some(reason), Some(client)) =

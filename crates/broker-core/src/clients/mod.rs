@@ -42,7 +42,6 @@ use crate::pending::Pending;
 use crate::publish::calls::Calls;
 use crate::publish::deliveries::Deliveries;
 use crate::publish::forwarding::Forwarding;
-use crate::publish::latency::Sampler;
 use crate::retained::backlog::Slices;
 use crate::rights::access::Decisions;
 use crate::rights::unjudged::Unjudged;
@@ -55,6 +54,7 @@ use crate::share::Share;
 use crate::shared::awaited::Members;
 use crate::shared::handover::Legacies;
 use crate::stats::BrokerStats;
+use crate::traffic::Traffic;
 use crate::will::unpublished::Unpublished;
 
 pub(crate) use client::Client;
@@ -145,7 +145,7 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) unchecked: Vec<Key>,
     /// What sessions dropped and timed in one call; empty between calls.
     pub(crate) outcome: Outcome,
-    pub(crate) sampler: Sampler,
+    pub(crate) traffic: Traffic,
     /// Of the client whose packets are handled.
     pub(crate) share: Share,
     /// The broker shuts down: nobody is let in.
@@ -202,7 +202,7 @@ impl<R: Rim> ClientLoop<R> {
             unheard: AwaitingConnect::default(),
             unchecked: Vec::new(),
             outcome: Outcome::default(),
-            sampler: Sampler::default(),
+            traffic: Traffic::default(),
             share: Share::default(),
             closing: false,
             drained: None,

@@ -1,7 +1,7 @@
 //! A loop as the service of its connections: what they bring, timers, mail.
 
 use mqtt_proto::{PacketType, peek_frame};
-use mqtt_session::class_of;
+use mqtt_session::{Timestamp, class_of};
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, PeerAddress, Received, Service, Transmit,
 };
@@ -22,6 +22,7 @@ use crate::rim::Rim;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
 use crate::subscribe::on_behalf;
+use crate::traffic::{Amount, Bytes, Messages};
 
 impl<R: Rim> Service for ClientLoop<R> {
     type Mail = LoopMessage;
@@ -120,10 +121,17 @@ impl<R: Rim> Service for ClientLoop<R> {
         let (packets, publishes) = count_packets(out);
         self.stats.packets_out.add(packets);
         self.stats.publishes_out.add(publishes);
+        let (client_id, at) = (client.session.client_id(), Timestamp(io.now_ms()));
+        let amount = Amount {
+            messages: Messages(publishes),
+            bytes: Bytes(out.len() as u64),
+        };
+        self.traffic.handle_sent(client_id, amount, at);
         if !self.outcome.timed.is_empty() {
             let (timed, now_us) = (&self.outcome.timed, self.node.rim.now_us());
             let latency = &self.stats.latency;
-            latency.handle_written(timed, client.came_us, now_us);
+            let delays = latency.handle_written(timed, client.came_us, now_us);
+            self.traffic.handle_delays(client_id, delays, at);
             self.outcome.timed.clear();
         }
         if congested {
@@ -246,7 +254,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                     settings: &self.settings,
                     listener_kinds: &self.node.listener_kinds,
                 };
-                inspect::answer(&view, io, inspection);
+                inspect::answer(&view, &mut self.traffic, io, inspection);
             }
             LoopMessage::End(end) => inspect::end(self, io, end),
             LoopMessage::ChangeSubscription(asked) => on_behalf::change(self, io, asked),

@@ -2,7 +2,7 @@
 
 use authorization::Action;
 use mqtt_proto::ReasonCode;
-use mqtt_session::end_with_connection;
+use mqtt_session::{Timestamp, end_with_connection};
 use net_api::Connections;
 
 use super::question::{
@@ -12,12 +12,18 @@ use super::view::{self, View};
 use crate::clients::{ClientLoop, LoopIo};
 use crate::key::SessionKey;
 use crate::rim::Rim;
+use crate::traffic::Traffic;
 
 /// Units of a turn for one session that is looked at: about what a small packet costs.
 const UNITS: u32 = 1;
 
 /// Answers a question.
-pub(crate) fn answer(view: &View<'_>, io: &mut impl LoopIo, inspection: Inspection) {
+pub(crate) fn answer(
+    view: &View<'_>,
+    traffic: &mut Traffic,
+    io: &mut impl LoopIo,
+    inspection: Inspection,
+) {
     let Inspection { question, answer } = inspection;
     let found = |session: SessionKey| {
         (session.loop_index() == view.index)
@@ -70,11 +76,16 @@ pub(crate) fn answer(view: &View<'_>, io: &mut impl LoopIo, inspection: Inspecti
                 (verdict, user)
             }))
         }
+        Question::Traffic(question) => {
+            Answer::Traffic(traffic.answer(question, Timestamp(io.now_ms())))
+        }
     };
     let looked_at = match &answered {
         Answer::Summaries(rows) => rows.len(),
         Answer::Matching(rows) => rows.len() * 4,
         Answer::Detail(_) | Answer::Verdict(_) => 4,
+        // Rows of a table, each a short name and some numbers.
+        Answer::Traffic(_) => 8,
         Answer::Subscriptions(rows) => 1 + rows.as_ref().map_or(0, Vec::len) / 4,
     };
     Connections::charge(io, UNITS * u32::try_from(looked_at).unwrap_or(u32::MAX));

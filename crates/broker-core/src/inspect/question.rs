@@ -7,6 +7,7 @@ use mqtt_session::{ClassId, WillTarget};
 
 use crate::key::SessionKey;
 use crate::rights::access::Verdict;
+use crate::traffic::{TrafficAnswer, TrafficQuestion};
 
 /// Sessions of one inspection at most.
 pub const INSPECTED: usize = 128;
@@ -60,6 +61,8 @@ pub enum Question {
         /// The topic.
         topic: Box<str>,
     },
+    /// Who is busy, or what a client does that is watched.
+    Traffic(TrafficQuestion),
 }
 
 /// What a loop says.
@@ -75,6 +78,8 @@ pub enum Answer {
     Matching(Vec<MatchingSession>),
     /// To [`Question::Verdict`], with the user; `None`: the session is not there, or not connected.
     Verdict(Option<(Verdict, Option<String>)>),
+    /// To [`Question::Traffic`].
+    Traffic(TrafficAnswer),
 }
 
 /// A session with those of its subscriptions that match a topic.

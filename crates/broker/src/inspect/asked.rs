@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::api::{
-    AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
-    DropTotals, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
-    NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage,
-    Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
-    SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow, Voter,
+    AclAnswer, AclQuestion, At, Ban, BigNumber, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
+    ClientRow, ClientState, DropRow, DropTotals, Gone, Happened, History, HolderRow, ListenerRow,
+    Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
+    NotReached, PublishedMessage, Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
+    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats,
+    SubscriptionChanged, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -35,7 +35,7 @@ use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part,
 use super::state::Inspect;
 use super::{
     events, gather, known, login, matching, merge, messages, node, publishing, rows, stores,
-    subscriptions,
+    subscriptions, top,
 };
 use crate::control;
 
@@ -338,6 +338,27 @@ impl Broker for Asking {
     ) -> Asked<Gathered<Vec<QueueRow>>> {
         let inspect = Arc::clone(&self.0);
         async move { Ok(messages::first_queues(&inspect, by, limit, budget).await) }.boxed()
+    }
+
+    fn busy_clients(
+        &self,
+        role: BusyRole,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyClient>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(top::clients(&inspect, role, by, limit, budget).await) }.boxed()
+    }
+
+    fn busy_topics(
+        &self,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyTopic>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(top::topics(&inspect, by, limit, budget).await) }.boxed()
     }
 
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {

@@ -14,14 +14,14 @@ use broker_core::{Drop, Drops, Pressure, Reason, SessionKey};
 use tokio::time::Instant;
 use transport::CertificateFacts;
 
-use super::parts::{MessagesAnswer, MessagesQuestion};
+use super::parts::{BusyPart, MessagesAnswer, MessagesQuestion};
 use super::question::{
     ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending, LEFT,
     Part, PlacedDrop, Question, size,
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{events, login, loops, matching, node, queues, retained, stores, subscribing};
+use super::{events, login, loops, matching, node, queues, retained, stores, subscribing, top};
 use crate::control;
 use crate::disk_space::class_name;
 use crate::history;
@@ -108,6 +108,14 @@ impl Inspect {
                 let purged = queues::purge(&self.node, &client_id, deadline).await;
                 Answer::Messages(MessagesAnswer::Purged(purged))
             }
+            Question::Messages(MessagesQuestion::BusyClients { role, by, limit }) => {
+                let rows = top::clients_here(&self.node, &self.own(), role, by, limit).await?;
+                Answer::Messages(MessagesAnswer::Busy(BusyPart::Clients(rows)))
+            }
+            Question::Messages(MessagesQuestion::BusyTopics { by, limit }) => {
+                let rows = top::topics_here(&self.node, by, limit).await?;
+                Answer::Messages(MessagesAnswer::Busy(BusyPart::Topics(rows)))
+            }
             Question::Messages(question) => {
                 // It reads the disk, and looks at many topics.
                 let inspect = Arc::clone(self);
@@ -144,8 +152,10 @@ impl Inspect {
             MessagesQuestion::Waiting(question) => {
                 MessagesAnswer::Waiting(queues::waiting(node, question, deadline))
             }
-            MessagesQuestion::Purge { .. } => {
-                unreachable!("a purge waits for the store, and is not asked here")
+            MessagesQuestion::Purge { .. }
+            | MessagesQuestion::BusyClients { .. }
+            | MessagesQuestion::BusyTopics { .. } => {
+                unreachable!("the store and the loops are waited for elsewhere")
             }
             MessagesQuestion::Unknown => MessagesAnswer::NotKnown,
         }

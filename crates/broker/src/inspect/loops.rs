@@ -12,7 +12,9 @@ use broker_core::inspect::{
     Answer, ClientDetail, ClientSummary, End, Ended, INSPECTED, Inspection, MatchingSession,
     Question, SubscriptionDetail,
 };
-use broker_core::{ChangeSubscription, Changed, SubscriptionChange};
+use broker_core::{
+    ChangeSubscription, Changed, SubscriptionChange, TrafficAnswer, TrafficQuestion,
+};
 use tokio::sync::oneshot;
 
 use crate::node::Node;
@@ -143,6 +145,18 @@ pub(super) async fn matching(
         }
     }
     Ok(all)
+}
+
+/// What a loop says of busy clients and topics, or of a client that is watched.
+pub(super) async fn traffic(
+    node: &Arc<Node>,
+    index: usize,
+    question: TrafficQuestion,
+) -> Result<TrafficAnswer, MissingReason> {
+    match inspect(node, index, Question::Traffic(question)).await? {
+        Answer::Traffic(answer) => Ok(answer),
+        _ => Err(MissingReason::Failed),
+    }
 }
 
 /// Ends a client.

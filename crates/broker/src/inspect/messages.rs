@@ -82,7 +82,7 @@ fn places(range: Range) -> (Duration, usize, PlaceRange) {
 }
 
 /// What all nodes answer.
-async fn ask<T>(
+pub(super) async fn ask<T>(
     inspect: &Arc<Inspect>,
     question: MessagesQuestion,
     budget: Duration,

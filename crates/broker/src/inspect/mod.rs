@@ -30,6 +30,7 @@ mod state;
 mod stores;
 mod subscribing;
 mod subscriptions;
+mod top;
 
 pub(crate) use asked::Asking;
 pub(crate) use changes::tell_changes;

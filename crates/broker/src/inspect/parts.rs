@@ -1,7 +1,8 @@
 //! What nodes ask each other of messages that wait or are kept.
 
 use admin::api::{
-    Message, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+    BusyClient, BusyOrder, BusyRole, BusyTopic, Message, QueueOrder, QueuePurge, QueueRow,
+    QueuedMessage, RetainedLevelRow, RetainedRow,
 };
 use serde::{Deserialize, Serialize};
 use store::{Cursor, InTopicOrder};
@@ -35,9 +36,25 @@ pub(super) enum MessagesQuestion {
     Waiting(WaitingQuestion),
     /// What waits for a client is to be dropped.
     Purge { client_id: String },
+    /// The clients that publish most, or are sent most or latest.
+    BusyClients {
+        role: BusyRole,
+        by: BusyOrder,
+        limit: Limit,
+    },
+    /// The topics that most is published to.
+    BusyTopics { by: BusyOrder, limit: Limit },
     /// A question of a later version.
     #[serde(other)]
     Unknown,
+}
+
+/// The first ones of a node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum BusyPart {
+    Clients(Vec<BusyClient>),
+    Topics(Vec<BusyTopic>),
 }
 
 /// What a node answers.
@@ -50,6 +67,7 @@ pub(super) enum MessagesAnswer {
     FirstQueues(Vec<QueueRow>),
     Waiting(Held<WaitingPart>),
     Purged(Held<QueuePurge>),
+    Busy(BusyPart),
     /// It does not know the question.
     #[serde(other)]
     NotKnown,

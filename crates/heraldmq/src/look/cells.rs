@@ -50,6 +50,11 @@ pub(super) fn rate(per_s: Option<f64>) -> String {
     }
 }
 
+/// A time in ms, or a dash.
+pub(super) fn milliseconds(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), |ms| format!("{} ms", rate(Some(ms))))
+}
+
 /// How long ago a moment is, in its two largest units.
 pub(super) fn ago(at: Option<&At>, now: SystemTime) -> String {
     let moment = at.and_then(|at| humantime::parse_rfc3339(&at.to_string()).ok());

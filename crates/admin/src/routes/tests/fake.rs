@@ -10,10 +10,10 @@ use peer_protocol::Refusal;
 use store_state::api::Slot;
 
 use crate::api::{
-    AclAnswer, AclQuestion, At, Ban, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow,
-    DropTotals, Gone, HolderRow, ListenerRow, Match, MatchCounts, MatchRequest, NewBan,
-    NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow,
-    Stats, SubscriptionChanged, SubscriptionRow, Verdict,
+    AclAnswer, AclQuestion, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
+    ClientState, Counts, DecidedBy, DropRow, DropTotals, Gone, HolderRow, ListenerRow, Match,
+    MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops,
+    SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, PublishedMessage,
@@ -512,6 +512,20 @@ impl Broker for Fake {
             user_properties: Vec::new(),
         };
         async move { Ok(message) }.boxed()
+    }
+
+    fn busy_clients(
+        &self,
+        _: BusyRole,
+        _: BusyOrder,
+        _: u16,
+        _: Duration,
+    ) -> Asked<Gathered<Vec<BusyClient>>> {
+        gathered(Vec::new())
+    }
+
+    fn busy_topics(&self, _: BusyOrder, _: u16, _: Duration) -> Asked<Gathered<Vec<BusyTopic>>> {
+        gathered(Vec::new())
     }
 
     fn queues(&self, _: QueueOrder, _: usize, _: Duration) -> Asked<Gathered<Vec<QueueRow>>> {

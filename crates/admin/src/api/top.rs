@@ -1,0 +1,86 @@
+//! The busiest clients and topics, and the slowest clients.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::cluster::NodeId;
+
+/// What the clients of a list do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BusyRole {
+    /// They publish.
+    Publisher,
+    /// They are sent messages.
+    Subscriber,
+}
+
+/// What makes a client or a topic one of the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BusyOrder {
+    /// Messages.
+    #[default]
+    Messages,
+    /// Bytes.
+    Bytes,
+    /// The longest time from PUBLISH to the first PUBLISH to the client; of subscribers only.
+    Delay,
+}
+
+impl BusyOrder {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Messages, Self::Bytes, Self::Delay];
+
+    /// As in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Bytes => "bytes",
+            Self::Delay => "delay",
+        }
+    }
+}
+
+/// Rates of the last whole window of 5 s, from a sample of the packets: each while there are up to 1,000 a second in a loop of the
+/// node, else one of 16.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct BusyRates {
+    /// PUBLISH packets per second: at least so many, but for the error of sampling.
+    pub messages_per_s: f64,
+    /// Bytes per second: of payloads that were published, of packets that were sent.
+    pub bytes_per_s: f64,
+    /// How many messages or bytes more, by what the list is in order of, there may have been before this one was counted: a node
+    /// counts 256 at a time.
+    pub uncounted_per_s: f64,
+}
+
+/// One of the busiest clients.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BusyClient {
+    /// The client identifier, or its first 256 bytes.
+    pub client_id: String,
+    /// The node that counted it.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
+    /// What it publishes or is sent.
+    #[serde(flatten)]
+    pub rates: BusyRates,
+    /// The mean time in ms from PUBLISH to the first PUBLISH to this client, of messages that were published on the same node and
+    /// measured; `null`: none was, or the client is a publisher.
+    pub delay_mean_ms: Option<f64>,
+    /// The longest such time.
+    pub delay_max_ms: Option<f64>,
+}
+
+/// One of the busiest topics.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BusyTopic {
+    /// The topic, or its first 256 bytes.
+    pub topic: String,
+    /// What is published to it on all nodes.
+    #[serde(flatten)]
+    pub rates: BusyRates,
+}

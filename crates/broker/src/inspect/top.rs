@@ -1,0 +1,213 @@
+//! The busiest clients and topics: of this node's loops, and of all nodes.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::Gathered;
+use admin::api::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic};
+use admin::page::MissingReason;
+use broker_core::{
+    Amount, Busy, Delays, Measure, TrafficAnswer, TrafficQuestion, Uncounted, WINDOW_MS,
+};
+
+use super::parts::{BusyPart, Limit, MessagesAnswer, MessagesQuestion};
+use super::rows::Own;
+use super::state::Inspect;
+use super::{loops, messages};
+use crate::node::Node;
+
+/// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
+const TOPICS: u16 = 256;
+
+/// Of whom, and by what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asked {
+    of: Busy,
+    by: BusyOrder,
+}
+
+/// What is known of one name, of all loops.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    counted: Amount,
+    uncounted: Uncounted,
+    delays: Option<Delays>,
+}
+
+impl Known {
+    /// The larger, the earlier in the list.
+    fn rank(&self, by: BusyOrder) -> u64 {
+        match by {
+            BusyOrder::Messages => self.counted.messages.0,
+            BusyOrder::Bytes => self.counted.bytes.0,
+            BusyOrder::Delay => self.delays.map_or(0, |delays| delays.longest.0),
+        }
+    }
+
+    fn rates(&self) -> BusyRates {
+        let per_s = |count: u64| rounded(count as f64 * 1_000.0 / WINDOW_MS as f64);
+        BusyRates {
+            messages_per_s: per_s(self.counted.messages.0),
+            bytes_per_s: per_s(self.counted.bytes.0),
+            uncounted_per_s: per_s(self.uncounted.0),
+        }
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
+}
+
+fn ms(us: f64) -> f64 {
+    rounded(us / 1_000.0)
+}
+
+/// The first clients of this node.
+pub(super) async fn clients_here(
+    node: &Arc<Node>,
+    own: &Own,
+    role: BusyRole,
+    by: BusyOrder,
+    Limit(limit): Limit,
+) -> Result<Vec<BusyClient>, MissingReason> {
+    let of = match role {
+        BusyRole::Publisher => Busy::Publishers,
+        BusyRole::Subscriber => Busy::Subscribers,
+    };
+    let first = first(node, Asked { of, by }, usize::from(limit)).await?;
+    let rows = first.into_iter().map(|(client_id, known)| BusyClient {
+        client_id: client_id.into(),
+        node: own.node,
+        node_name: own.name.clone(),
+        rates: known.rates(),
+        delay_mean_ms: known
+            .delays
+            .map(|delays| ms(delays.sum.0 as f64 / delays.messages.0.max(1) as f64)),
+        delay_max_ms: known.delays.map(|delays| ms(delays.longest.0 as f64)),
+    });
+    Ok(rows.collect())
+}
+
+/// The first topics of this node.
+pub(super) async fn topics_here(
+    node: &Arc<Node>,
+    by: BusyOrder,
+    Limit(limit): Limit,
+) -> Result<Vec<BusyTopic>, MissingReason> {
+    let of = Busy::Topics;
+    let first = first(node, Asked { of, by }, usize::from(limit)).await?;
+    let rows = first.into_iter().map(|(topic, known)| BusyTopic {
+        topic: topic.into(),
+        rates: known.rates(),
+    });
+    Ok(rows.collect())
+}
+
+async fn first(
+    node: &Arc<Node>,
+    asked: Asked,
+    limit: usize,
+) -> Result<Vec<(Box<str>, Known)>, MissingReason> {
+    let Asked { of, by } = asked;
+    let mut all: BTreeMap<Box<str>, Known> = BTreeMap::new();
+    for index in 0..node.stats.len() {
+        let question = TrafficQuestion::Busiest(of, measure(by));
+        if let TrafficAnswer::Busiest(rows) = loops::traffic(node, index, question).await? {
+            for row in rows {
+                let known = all.entry(row.name).or_default();
+                known.counted.add(row.counted);
+                known.uncounted.0 += row.uncounted.0;
+            }
+        }
+        if of != Busy::Subscribers {
+            continue;
+        }
+        let slowest = loops::traffic(node, index, TrafficQuestion::Slowest).await?;
+        if let TrafficAnswer::Slowest(rows) = slowest {
+            for (client_id, delays) in rows {
+                let known = all.entry(client_id).or_default();
+                known.delays.get_or_insert_default().join(delays);
+            }
+        }
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    // Who is slow is not busy for that, and who is busy not slow.
+    all.retain(|(_, known)| known.rank(by) > 0);
+    all.sort_by_key(|(_, known)| Reverse(known.rank(by)));
+    all.truncate(limit);
+    Ok(all)
+}
+
+fn measure(by: BusyOrder) -> Measure {
+    match by {
+        BusyOrder::Messages | BusyOrder::Delay => Measure::Messages,
+        BusyOrder::Bytes => Measure::Bytes,
+    }
+}
+
+/// The first clients of all nodes.
+pub(super) async fn clients(
+    inspect: &Arc<Inspect>,
+    role: BusyRole,
+    by: BusyOrder,
+    limit: u16,
+    budget: Duration,
+) -> Gathered<Vec<BusyClient>> {
+    let question = MessagesQuestion::BusyClients {
+        role,
+        by,
+        limit: Limit(limit),
+    };
+    let parts = messages::ask(inspect, question, budget, "top", |answer| match answer {
+        MessagesAnswer::Busy(BusyPart::Clients(rows)) => Some(rows),
+        _ => None,
+    });
+    let (parts, partial) = parts.await;
+    let mut all: Vec<BusyClient> = parts.into_iter().flatten().collect();
+    let rank = |row: &BusyClient| match by {
+        BusyOrder::Messages => row.rates.messages_per_s,
+        BusyOrder::Bytes => row.rates.bytes_per_s,
+        BusyOrder::Delay => row.delay_max_ms.unwrap_or_default(),
+    };
+    all.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
+    all.truncate(limit.into());
+    Gathered { all, partial }
+}
+
+/// The first topics of all nodes.
+pub(super) async fn topics(
+    inspect: &Arc<Inspect>,
+    by: BusyOrder,
+    limit: u16,
+    budget: Duration,
+) -> Gathered<Vec<BusyTopic>> {
+    let question = MessagesQuestion::BusyTopics {
+        by,
+        limit: Limit(TOPICS),
+    };
+    let parts = messages::ask(inspect, question, budget, "top", |answer| match answer {
+        MessagesAnswer::Busy(BusyPart::Topics(rows)) => Some(rows),
+        _ => None,
+    });
+    let (parts, partial) = parts.await;
+    let mut all: BTreeMap<String, BusyRates> = BTreeMap::new();
+    for row in parts.into_iter().flatten() {
+        let rates = all.entry(row.topic).or_default();
+        rates.messages_per_s = rounded(rates.messages_per_s + row.rates.messages_per_s);
+        rates.bytes_per_s = rounded(rates.bytes_per_s + row.rates.bytes_per_s);
+        rates.uncounted_per_s = rounded(rates.uncounted_per_s + row.rates.uncounted_per_s);
+    }
+    let rows = all.into_iter();
+    let mut all: Vec<_> = rows
+        .map(|(topic, rates)| BusyTopic { topic, rates })
+        .collect();
+    let rank = |row: &BusyTopic| match by {
+        BusyOrder::Messages | BusyOrder::Delay => row.rates.messages_per_s,
+        BusyOrder::Bytes => row.rates.bytes_per_s,
+    };
+    all.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
+    all.truncate(limit.into());
+    Gathered { all, partial }
+}
