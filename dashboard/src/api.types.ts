@@ -16,6 +16,7 @@ export type BusyRates = { bytes_per_s: number; messages_per_s: number; uncounted
 export type BusyTopic = BusyRates & { topic: string };
 export type ChangeBody = { dry_run: boolean };
 export type Client = { as_of: At; client_id: string; connection: Connection | null; held_by: (string)[]; holds_back: (string)[]; in_flight: number | null; last_departure: Departure | null; node: NodeId | null; node_name: string | null; partial: (Missing)[]; queue: Queue | null; recent_drops: (RecentDrop)[]; session: Session | null; state: ClientState; subscriptions: SubscriptionsOf | null; user: string | null; will: WillOf | null };
+export type ClientRates = { at: At; bytes_in_per_s: number | null; bytes_out_per_s: number | null; messages_in_per_s: number | null; messages_out_per_s: number | null; partial: (Missing)[] };
 export type ClientRow = { address: string | null; client_id: string; durable: boolean; node: NodeId | null; node_name: string | null; queue_messages: number | null; since: At | null; state: ClientState; user: string | null };
 export type ClientState = "connecting" | "connected" | "closing" | "away";
 export type ClusterStatus = { cluster: NodeId | null; env: string; node: NodeId; nodes: (NodeStatus)[]; shards: (ShardStatus)[] };
@@ -134,6 +135,7 @@ export interface Get {
   "/clients": { answer: Page_ClientRow; body: null };
   "/clients/{client_id}": { answer: Client; body: null };
   "/clients/{client_id}/subscriptions": { answer: Page_SubscriptionRow; body: null };
+  "/clients/{client_id}/watch": { answer: ClientRates; body: null };
   "/cluster": { answer: ClusterStatus; body: null };
   "/drops": { answer: Page_DropRow; body: null };
   "/drops/sessions": { answer: Page_SessionDrops; body: null };

@@ -3,6 +3,7 @@
 import pytest
 
 from harness.broker import Broker, run
+from harness.events import Stream
 from harness.wait import until
 from test_api import keys, request  # noqa: F401
 
@@ -62,3 +63,41 @@ def test_an_order_that_a_list_does_not_have_is_refused(stage):
     for of in ("publishers", "topics"):
         status, problem = request(stage, "GET", f"/api/v1/top/{of}?by=delay")
         assert status == 400 and problem["accepted"] == "messages or bytes", problem
+
+
+def test_a_client_that_is_watched_is_counted_whole(stage, name):
+    with stage.client(f"{name}-publisher") as publisher, stage.client(name) as client:
+        client.subscribe(f"{name}/#", qos=1)
+        path = f"/api/v1/clients/{name}/watch"
+        with Stream("127.0.0.1", stage.http_port, path=path, seconds=20) as stream:
+            assert stream.next() == ("hello", {"step_ms": 1000})
+            # Nothing is known before the second answer.
+            kind, first = stream.next()
+            assert kind == "rates" and first["messages_in_per_s"] is None and first["partial"] == []
+            sums = [0.0, 0.0, 0.0]
+            for n in range(30):
+                publisher.published(f"{name}/in", b"12345", qos=1)
+                client.message()
+                if n % 3 == 0:
+                    client.published("elsewhere", bytes(100), qos=1)
+            while sums[0] < 29:
+                kind, rates = stream.next()
+                assert kind == "rates", rates
+                for at, field in enumerate(("messages_out_per_s", "messages_in_per_s", "bytes_in_per_s")):
+                    # The stream asks each second, and some ms more.
+                    sums[at] += rates[field]
+            assert sums[0] <= 31 and sums[1] == pytest.approx(10, rel=0.1) and sums[2] == pytest.approx(1000, rel=0.1)
+            client.disconnect()
+            events = stream.until(lambda kind, _: kind == "client.disconnected")
+            assert events[-1][1]["client_id"] == name
+            events = stream.until(lambda kind, data: kind == "rates" and data["messages_in_per_s"] is None)
+
+
+def test_a_watch_ends_when_it_was_to(stage, name):
+    with Stream("127.0.0.1", stage.http_port, path=f"/api/v1/clients/{name}/watch", seconds=1) as stream:
+        assert stream.until(lambda kind, _: kind == "end")[-1] == ("end", {"reason": "time"})
+        assert stream.next() is None
+    shown = run("events", "--client", name, "--rates", "--for", "2", "--url", f"http://127.0.0.1:{stage.http_port}")
+    assert shown.returncode == 0 and "in -/s, - B/s  out -/s" in shown.stdout, shown
+    status, problem = request(stage, "GET", f"/api/v1/clients/{name}/watch?seconds=3601")
+    assert status == 400 and problem["accepted"] == "1 to 3600", problem

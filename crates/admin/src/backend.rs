@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -16,7 +17,7 @@ use crate::api::{
     Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
     PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
     RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow,
+    SubscriptionRow, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -301,22 +302,8 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
         budget: Duration,
     ) -> Asked<Gathered<Vec<QueueRow>>>;
 
-    /// The clients that publish most, or are sent most or latest.
-    fn busy_clients(
-        &self,
-        role: BusyRole,
-        by: BusyOrder,
-        limit: u16,
-        budget: Duration,
-    ) -> Asked<Gathered<Vec<BusyClient>>>;
-
-    /// The topics that most is published to.
-    fn busy_topics(
-        &self,
-        by: BusyOrder,
-        limit: u16,
-        budget: Duration,
-    ) -> Asked<Gathered<Vec<BusyTopic>>>;
+    /// Who is busy.
+    fn traffic(&self) -> Arc<dyn Traffic>;
 
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
@@ -363,4 +350,27 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// Takes a ban back.
     fn unban(&self, id: u64) -> Asked<()>;
+}
+
+/// What a broker knows of who is busy.
+pub trait Traffic: fmt::Debug + Send + Sync + 'static {
+    /// The clients that publish most, or are sent most or latest.
+    fn busy_clients(
+        &self,
+        role: BusyRole,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyClient>>>;
+
+    /// What each node counts of a client, which is watched for some seconds from now on.
+    fn watched(&self, client_id: String, budget: Duration) -> Asked<Gathered<Vec<WatchedClient>>>;
+
+    /// The topics that most is published to.
+    fn busy_topics(
+        &self,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyTopic>>>;
 }

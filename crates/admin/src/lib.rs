@@ -27,7 +27,7 @@ mod streams;
 
 pub use backend::{
     Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, MetricsFormat,
-    NodeCommand, QueueQuestion, Range, SessionQuestion,
+    NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
 };
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, LoginSession, NoSuchRole,

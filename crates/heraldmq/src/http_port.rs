@@ -63,7 +63,7 @@ impl HttpPort {
         path: &str,
         query: &[(&str, String)],
         lasts: Option<Duration>,
-    ) -> Result<impl BufRead, Failure> {
+    ) -> Result<impl BufRead + use<>, Failure> {
         let url = self.url(path);
         let request = self.authorized(self.agent()?.get(&url))?;
         let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));

@@ -10,12 +10,12 @@ from harness.wait import DEADLINE_S
 class Stream:
     """The events of a node from the answer to the request on. `status` is that of the answer."""
 
-    def __init__(self, address, port, key=None, last=None, **query):
+    def __init__(self, address, port, key=None, last=None, path="/api/v1/events", **query):
         self.connection = http.client.HTTPConnection(address, port, timeout=DEADLINE_S)
         headers = {"authorization": f"Bearer {key}"} if key else {}
         if last is not None:
             headers["last-event-id"] = last
-        path = "/api/v1/events?" + urllib.parse.urlencode(query)
+        path += "?" + urllib.parse.urlencode(query)
         self.connection.request("GET", path, headers=headers)
         self.answer = self.connection.getresponse()
         self.status = self.answer.status

@@ -42,7 +42,7 @@ pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use stats::{Counts, NodeStats, Stats};
 pub use subscription::{NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow};
-pub use top::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic};
+pub use top::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, ClientRates, WatchedClient};
 
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};

@@ -1,9 +1,11 @@
-//! The busiest clients and topics, and the slowest clients.
+//! The busiest clients and topics, the slowest clients, and what a client does that is watched.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::At;
 use crate::cluster::NodeId;
+use crate::page::Missing;
 
 /// What the clients of a list do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -83,4 +85,38 @@ pub struct BusyTopic {
     /// What is published to it on all nodes.
     #[serde(flatten)]
     pub rates: BusyRates,
+}
+
+/// What a node has counted of a client since it is watched there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WatchedClient {
+    /// The node.
+    pub node: NodeId,
+    /// Since when, in ms of Unix time.
+    pub since_ms: u64,
+    /// PUBLISH packets that it has sent.
+    pub messages_in: u64,
+    /// Bytes of their payloads.
+    pub bytes_in: u64,
+    /// PUBLISH packets that it was sent.
+    pub messages_out: u64,
+    /// Bytes of the packets that it was sent with them.
+    pub bytes_out: u64,
+}
+
+/// What a client does in about a second.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClientRates {
+    /// When the second ended.
+    pub at: At,
+    /// PUBLISH packets per second that it sends; `null`: not known yet, or no node has it.
+    pub messages_in_per_s: Option<f64>,
+    /// Bytes of their payloads.
+    pub bytes_in_per_s: Option<f64>,
+    /// PUBLISH packets per second that it is sent.
+    pub messages_out_per_s: Option<f64>,
+    /// Bytes of the packets that it is sent with them.
+    pub bytes_out_per_s: Option<f64>,
+    /// Nodes that have not answered.
+    pub partial: Vec<Missing>,
 }

@@ -1,4 +1,4 @@
-//! `/events`: what happens, as it happens.
+//! `/events` and `/clients/{client_id}/watch`: what happens, as it happens.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -15,9 +15,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use utoipa::IntoParams;
 
-use super::input::{Params, word};
-use crate::api::{Event, EventKind};
-use crate::backend::{Broker, EventFilter};
+use super::input::{Params, Segment, word};
+use super::rates::{EVERY, Rates};
+use crate::api::{ClientRates, Event, EventKind, WatchedClient};
+use crate::backend::{Broker, EventFilter, Gathered};
 use crate::cluster::NodeId;
 use crate::connection::LONGEST_STREAM;
 use crate::problem::Problem;
@@ -28,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long the nodes have for their answer.
 const BUDGET: Duration = Duration::from_millis(400);
+
+/// How long a client is watched if it is not said, in s.
+const WATCHED_S: u64 = 60;
 
 /// How often something is sent if nothing happens.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -82,29 +86,41 @@ pub(super) async fn stream(
     };
     let last = headers.get(LAST_EVENT_ID);
     let last = last.and_then(|id| id.to_str().ok()).map(str::to_owned);
-    // Whether the position can be used is said at once.
-    let first = broker
-        .events(filter.clone(), last.or(query.after), BUDGET)
-        .await?;
-    let mut watch = Watch {
-        broker,
-        filter,
-        position: first.position.clone(),
-        lines: VecDeque::new(),
-        silent: Vec::new(),
-        next: Instant::now() + PAUSE,
-        ends: Instant::now() + LONGEST_STREAM,
-        has_ended: false,
-        turn,
+    let watch = Watch::begin(turn, broker, (filter, last.or(query.after)), PAUSE).await?;
+    Ok(watch.answer())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WatchQuery {
+    /// How long, 1 to 3600 s; 60 if it is not given.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 3600)]
+    seconds: Option<String>,
+}
+
+/// What one client does, as server-sent events: those of `/events` that concern it, and `rates` each second, with its messages and bytes
+/// in and out. Its node counts all of its packets meanwhile. `end` comes last. It is one of the 32 streams of a node.
+#[utoipa::path(get, path = "/api/v1/clients/{client_id}/watch", tag = "events", params(("client_id" = String, Path), WatchQuery), responses((status = 200, body = ClientRates, content_type = "text/event-stream")))]
+pub(super) async fn watch(
+    turn: StreamTurn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(client_id): Segment<String>,
+    Params(query): Params<WatchQuery>,
+) -> Result<Response, Problem> {
+    let most = LONGEST_STREAM.as_secs();
+    let seconds = word("seconds", query.seconds.as_deref(), "1 to 3600", |text| {
+        text.parse().ok().filter(|s| (1..=most).contains(s))
+    })?;
+    let filter = EventFilter {
+        client_id: Some(client_id.clone()),
+        ..EventFilter::default()
     };
-    watch.line("hello", &json!({ "step_ms": PAUSE.as_millis() }));
-    watch.add(first);
-    let stream = Sse::new(watch.stream()).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE));
-    let mut response = stream.into_response();
-    // The connection has no place among the others any more.
-    let close = HeaderValue::from_static("close");
-    response.headers_mut().insert(header::CONNECTION, close);
-    Ok(response)
+    let mut watch = Watch::begin(turn, broker, (filter, None), EVERY).await?;
+    let now = Instant::now();
+    watch.ends = now + Duration::from_secs(seconds.unwrap_or(WATCHED_S));
+    watch.rates = Some(Rates::new(client_id, now));
+    Ok(watch.answer())
 }
 
 /// One who watches.
@@ -112,6 +128,8 @@ struct Watch {
     broker: Arc<dyn Broker>,
     filter: EventFilter,
     position: String,
+    /// Of the client that is watched.
+    rates: Option<Rates>,
     /// What is to be sent. Nothing is asked for before all of it is.
     lines: VecDeque<Line>,
     /// Nodes that have not answered the last time.
@@ -123,6 +141,43 @@ struct Watch {
 }
 
 impl Watch {
+    /// Whether the position can be used is said at once. `step`: what `hello` says how often something comes.
+    async fn begin(
+        turn: StreamTurn,
+        broker: Arc<dyn Broker>,
+        (filter, after): (EventFilter, Option<String>),
+        step: Duration,
+    ) -> Result<Self, Problem> {
+        let first = broker.events(filter.clone(), after, BUDGET).await?;
+        let now = Instant::now();
+        let mut watch = Self {
+            broker,
+            filter,
+            position: first.position.clone(),
+            rates: None,
+            lines: VecDeque::new(),
+            silent: Vec::new(),
+            next: now + PAUSE,
+            ends: now + LONGEST_STREAM,
+            has_ended: false,
+            turn,
+        };
+        watch.line("hello", &json!({ "step_ms": step.as_millis() }));
+        watch.add(first);
+        Ok(watch)
+    }
+
+    fn answer(self) -> Response {
+        let stream = Sse::new(self.stream());
+        let mut response = stream
+            .keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+            .into_response();
+        // The connection has no place among the others any more.
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+        response
+    }
+
     fn stream(self) -> impl Stream<Item = Result<Line, Infallible>> {
         unfold(self, |mut watch| async move {
             loop {
@@ -141,7 +196,12 @@ impl Watch {
         sleep(self.next.saturating_duration_since(Instant::now())).await;
         if Instant::now() >= self.ends {
             self.has_ended = true;
-            self.line("end", &json!({ "reason": "an-hour" }));
+            let reason = if self.rates.is_some() {
+                "time"
+            } else {
+                "an-hour"
+            };
+            self.line("end", &json!({ "reason": reason }));
             return;
         }
         self.next = Instant::now() + PAUSE;
@@ -151,8 +211,23 @@ impl Watch {
         let (filter, position) = (self.filter.clone(), self.position.clone());
         match self.broker.events(filter, Some(position), BUDGET).await {
             Ok(happened) => self.add(happened),
-            Err(problem) => self.end(&problem),
+            Err(problem) => return self.end(&problem),
         }
+        let due = self.rates.as_ref();
+        let due = due.filter(|rates| rates.due <= Instant::now());
+        if let Some(client_id) = due.map(|rates| rates.client_id.clone()) {
+            match self.broker.traffic().watched(client_id, BUDGET).await {
+                Ok(counted) => self.add_counted(counted),
+                Err(problem) => self.end(&problem),
+            }
+        }
+    }
+
+    fn add_counted(&mut self, counted: Gathered<Vec<WatchedClient>>) {
+        let rates = self.rates.as_mut();
+        let rates = rates.expect("who has asked for rates of a client watches one");
+        let told = rates.handle(counted, Instant::now());
+        self.line("rates", &told);
     }
 
     fn end(&mut self, problem: &Problem) {

@@ -17,6 +17,7 @@ mod login;
 mod matching;
 mod messages;
 mod nodes;
+mod rates;
 mod rules;
 mod settings;
 mod subscriptions;
@@ -127,6 +128,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(top::subscribers))
             .routes(routes!(top::topics))
             .routes(routes!(events::stream))
+            .routes(routes!(events::watch))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))

@@ -71,7 +71,10 @@ async fn clients(
 ) -> Result<Json<Page<BusyClient>>, Problem> {
     let limit = limit(query.limit.as_deref())?;
     let budget = budget(query.budget_ms.as_deref())?;
-    let busiest = broker.busy_clients(role, by, limit, budget).await?;
+    let busiest = broker
+        .traffic()
+        .busy_clients(role, by, limit, budget)
+        .await?;
     Ok(Json(busiest.page()))
 }
 
@@ -85,6 +88,6 @@ pub(super) async fn topics(
     let by = query.order("messages or bytes", &OF_ALL)?;
     let limit = limit(query.limit.as_deref())?;
     let budget = budget(query.budget_ms.as_deref())?;
-    let busiest = broker.busy_topics(by, limit, budget).await?;
+    let busiest = broker.traffic().busy_topics(by, limit, budget).await?;
     Ok(Json(busiest.page()))
 }

@@ -7,19 +7,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::api::{
-    AclAnswer, AclQuestion, At, Ban, BigNumber, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
-    ClientRow, ClientState, DropRow, DropTotals, Gone, Happened, History, HolderRow, ListenerRow,
-    Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
-    NotReached, PublishedMessage, Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
-    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats,
-    SubscriptionChanged, SubscriptionRow, Voter,
+    AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
+    DropTotals, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
+    NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage,
+    Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+    SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
+    SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
     Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
-    MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion,
+    MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 use authorization::Action;
 use broker_core::Drops;
@@ -33,9 +33,10 @@ use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
 use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
+use super::top::AskingTraffic;
 use super::{
     events, gather, known, login, matching, merge, messages, node, publishing, rows, stores,
-    subscriptions, top,
+    subscriptions,
 };
 use crate::control;
 
@@ -340,25 +341,8 @@ impl Broker for Asking {
         async move { Ok(messages::first_queues(&inspect, by, limit, budget).await) }.boxed()
     }
 
-    fn busy_clients(
-        &self,
-        role: BusyRole,
-        by: BusyOrder,
-        limit: u16,
-        budget: Duration,
-    ) -> Asked<Gathered<Vec<BusyClient>>> {
-        let inspect = Arc::clone(&self.0);
-        async move { Ok(top::clients(&inspect, role, by, limit, budget).await) }.boxed()
-    }
-
-    fn busy_topics(
-        &self,
-        by: BusyOrder,
-        limit: u16,
-        budget: Duration,
-    ) -> Asked<Gathered<Vec<BusyTopic>>> {
-        let inspect = Arc::clone(&self.0);
-        async move { Ok(top::topics(&inspect, by, limit, budget).await) }.boxed()
+    fn traffic(&self) -> Arc<dyn Traffic> {
+        Arc::new(AskingTraffic(Arc::clone(&self.0)))
     }
 
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {

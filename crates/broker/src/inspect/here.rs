@@ -116,6 +116,10 @@ impl Inspect {
                 let rows = top::topics_here(&self.node, by, limit).await?;
                 Answer::Messages(MessagesAnswer::Busy(BusyPart::Topics(rows)))
             }
+            Question::Messages(MessagesQuestion::Watch { client_id }) => {
+                let watched = top::watched_here(&self.node, client_id).await?;
+                Answer::Messages(MessagesAnswer::Watched(watched))
+            }
             Question::Messages(question) => {
                 // It reads the disk, and looks at many topics.
                 let inspect = Arc::clone(self);
@@ -154,7 +158,8 @@ impl Inspect {
             }
             MessagesQuestion::Purge { .. }
             | MessagesQuestion::BusyClients { .. }
-            | MessagesQuestion::BusyTopics { .. } => {
+            | MessagesQuestion::BusyTopics { .. }
+            | MessagesQuestion::Watch { .. } => {
                 unreachable!("the store and the loops are waited for elsewhere")
             }
             MessagesQuestion::Unknown => MessagesAnswer::NotKnown,

@@ -2,7 +2,7 @@
 
 use admin::api::{
     BusyClient, BusyOrder, BusyRole, BusyTopic, Message, QueueOrder, QueuePurge, QueueRow,
-    QueuedMessage, RetainedLevelRow, RetainedRow,
+    QueuedMessage, RetainedLevelRow, RetainedRow, WatchedClient,
 };
 use serde::{Deserialize, Serialize};
 use store::{Cursor, InTopicOrder};
@@ -44,6 +44,8 @@ pub(super) enum MessagesQuestion {
     },
     /// The topics that most is published to.
     BusyTopics { by: BusyOrder, limit: Limit },
+    /// What a client does that is watched.
+    Watch { client_id: String },
     /// A question of a later version.
     #[serde(other)]
     Unknown,
@@ -68,6 +70,8 @@ pub(super) enum MessagesAnswer {
     Waiting(Held<WaitingPart>),
     Purged(Held<QueuePurge>),
     Busy(BusyPart),
+    /// What it has counted; `None`: the client is not here.
+    Watched(Option<WatchedClient>),
     /// It does not know the question.
     #[serde(other)]
     NotKnown,

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::Gathered;
-use admin::api::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic};
+use admin::api::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, WatchedClient};
+use admin::cluster::NodeId;
 use admin::page::MissingReason;
+use admin::{Asked, Gathered, Traffic};
 use broker_core::{
     Amount, Busy, Delays, Measure, TrafficAnswer, TrafficQuestion, Uncounted, WINDOW_MS,
+    WatchedTraffic,
 };
+use futures_util::FutureExt as _;
 
 use super::parts::{BusyPart, Limit, MessagesAnswer, MessagesQuestion};
 use super::rows::Own;
@@ -23,7 +26,7 @@ const TOPICS: u16 = 256;
 
 /// Of whom, and by what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Asked {
+struct Wanted {
     of: Busy,
     by: BusyOrder,
 }
@@ -76,7 +79,7 @@ pub(super) async fn clients_here(
         BusyRole::Publisher => Busy::Publishers,
         BusyRole::Subscriber => Busy::Subscribers,
     };
-    let first = first(node, Asked { of, by }, usize::from(limit)).await?;
+    let first = first(node, Wanted { of, by }, usize::from(limit)).await?;
     let rows = first.into_iter().map(|(client_id, known)| BusyClient {
         client_id: client_id.into(),
         node: own.node,
@@ -97,7 +100,7 @@ pub(super) async fn topics_here(
     Limit(limit): Limit,
 ) -> Result<Vec<BusyTopic>, MissingReason> {
     let of = Busy::Topics;
-    let first = first(node, Asked { of, by }, usize::from(limit)).await?;
+    let first = first(node, Wanted { of, by }, usize::from(limit)).await?;
     let rows = first.into_iter().map(|(topic, known)| BusyTopic {
         topic: topic.into(),
         rates: known.rates(),
@@ -107,10 +110,10 @@ pub(super) async fn topics_here(
 
 async fn first(
     node: &Arc<Node>,
-    asked: Asked,
+    wanted: Wanted,
     limit: usize,
 ) -> Result<Vec<(Box<str>, Known)>, MissingReason> {
-    let Asked { of, by } = asked;
+    let Wanted { of, by } = wanted;
     let mut all: BTreeMap<Box<str>, Known> = BTreeMap::new();
     for index in 0..node.stats.len() {
         let question = TrafficQuestion::Busiest(of, measure(by));
@@ -147,8 +150,94 @@ fn measure(by: BusyOrder) -> Measure {
     }
 }
 
+/// Who is busy on all nodes, as the API sees it.
+#[derive(Debug)]
+pub(super) struct AskingTraffic(pub(super) Arc<Inspect>);
+
+impl Traffic for AskingTraffic {
+    fn busy_clients(
+        &self,
+        role: BusyRole,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyClient>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(clients(&inspect, role, by, limit, budget).await) }.boxed()
+    }
+
+    fn watched(&self, client_id: String, budget: Duration) -> Asked<Gathered<Vec<WatchedClient>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(watched(&inspect, client_id, budget).await) }.boxed()
+    }
+
+    fn busy_topics(
+        &self,
+        by: BusyOrder,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<BusyTopic>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(topics(&inspect, by, limit, budget).await) }.boxed()
+    }
+}
+
+/// What the loop of a client counts of it, which is watched from now on; `None`: it is not here.
+pub(super) async fn watched_here(
+    node: &Arc<Node>,
+    client_id: String,
+) -> Result<Option<WatchedClient>, MissingReason> {
+    let home = node.home_of(&client_id).map(|home| home.loop_index());
+    let question = TrafficQuestion::Watch {
+        client_id: client_id.into(),
+    };
+    let answer = match home {
+        Some(index) => Some(loops::traffic(node, index, question).await?),
+        None => None,
+    };
+    match answer {
+        None => Ok(None),
+        Some(TrafficAnswer::Watched(watched)) => Ok(Some(watched_client(node, watched))),
+        Some(_) => Err(MissingReason::Failed),
+    }
+}
+
+fn watched_client(node: &Node, watched: WatchedTraffic) -> WatchedClient {
+    let WatchedTraffic {
+        since,
+        published,
+        sent,
+    } = watched;
+    WatchedClient {
+        node: NodeId(node.store().node()),
+        since_ms: since.0,
+        messages_in: published.messages.0,
+        bytes_in: published.bytes.0,
+        messages_out: sent.messages.0,
+        bytes_out: sent.bytes.0,
+    }
+}
+
+/// What each node counts of a client.
+async fn watched(
+    inspect: &Arc<Inspect>,
+    client_id: String,
+    budget: Duration,
+) -> Gathered<Vec<WatchedClient>> {
+    let question = MessagesQuestion::Watch { client_id };
+    let parts = messages::ask(inspect, question, budget, "rates", |answer| match answer {
+        MessagesAnswer::Watched(watched) => Some(watched),
+        _ => None,
+    });
+    let (parts, partial) = parts.await;
+    Gathered {
+        all: parts.into_iter().flatten().collect(),
+        partial,
+    }
+}
+
 /// The first clients of all nodes.
-pub(super) async fn clients(
+async fn clients(
     inspect: &Arc<Inspect>,
     role: BusyRole,
     by: BusyOrder,
@@ -177,7 +266,7 @@ pub(super) async fn clients(
 }
 
 /// The first topics of all nodes.
-pub(super) async fn topics(
+async fn topics(
     inspect: &Arc<Inspect>,
     by: BusyOrder,
     limit: u16,

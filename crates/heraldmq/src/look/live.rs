@@ -4,14 +4,17 @@ use std::io::BufRead as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use admin::api::{Counts, Event, Gap, Stats};
+use admin::api::{ClientRates, Counts, Event, Gap, Stats};
 use admin::page::Missing;
 use report::Table;
 
-use super::cells::{number, shown};
-use super::shown::{EXIT_CODES, Shown, exit_code, print};
+use super::cells::{number, rate, shown};
+use super::shown::{EXIT_CODES, Shown, exit_code, path_of, print};
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
+
+/// How long a client may be watched, in s.
+const LONGEST_S: u64 = 3_600;
 
 /// Show what the nodes have counted since they started.
 #[derive(clap::Args)]
@@ -91,6 +94,9 @@ pub(crate) struct EventsArguments {
     /// Only what concerns topics that this filter matches.
     #[arg(long)]
     topic: Option<String>,
+    /// Also its messages and bytes in and out, each second; an hour at most.
+    #[arg(long, requires = "client", conflicts_with_all = ["kinds", "topic"])]
+    rates: bool,
     /// End after so many seconds.
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     lasts: Option<u64>,
@@ -111,7 +117,24 @@ pub(crate) fn events(arguments: &EventsArguments) -> Result<ExitCode, Failure> {
         .filter_map(|(name, value)| Some((name, value.clone()?)))
         .collect();
     let lasts = arguments.lasts.map(Duration::from_secs);
-    let stream = arguments.node.stream("/api/v1/events", &query, lasts)?;
+    let watched = arguments.client.as_deref().filter(|_| arguments.rates);
+    let stream = match watched {
+        Some(client_id) => {
+            let path = path_of(client_id).ok_or_else(|| {
+                Failure::Usage(format!(
+                    "no path has the client identifier {}",
+                    shown(client_id)
+                ))
+            })?;
+            let seconds = arguments.lasts.unwrap_or(LONGEST_S).clamp(1, LONGEST_S);
+            let query = [("seconds", seconds.to_string())];
+            // The stream ends by itself.
+            arguments
+                .node
+                .stream(&format!("{path}/watch"), &query, None)?
+        }
+        None => arguments.node.stream("/api/v1/events", &query, lasts)?,
+    };
     let mut kind = String::new();
     for line in stream.lines() {
         let line = match line {
@@ -154,6 +177,8 @@ fn show_event(kind: &str, data: &str, json: bool) -> Result<(), Failure> {
             }
             Ok(())
         }
+        "end" if data.contains("\"time\"") => Ok(()),
+        "rates" if !json => print(&rates_line(&parse(data)?)),
         "end" => {
             complain(&format!("the stream ends: {data}"));
             Ok(())
@@ -161,6 +186,16 @@ fn show_event(kind: &str, data: &str, json: bool) -> Result<(), Failure> {
         _ if json => print(&format!("{data}\n")),
         _ => print(&line(&parse(data)?, kind)),
     }
+}
+
+/// What a client does, as a line for people.
+fn rates_line(of: &ClientRates) -> String {
+    let [messages_in, bytes_in] = [of.messages_in_per_s, of.bytes_in_per_s].map(rate);
+    let [messages_out, bytes_out] = [of.messages_out_per_s, of.bytes_out_per_s].map(rate);
+    format!(
+        "{}  in {messages_in}/s, {bytes_in} B/s  out {messages_out}/s, {bytes_out} B/s\n",
+        of.at
+    )
 }
 
 /// An event as a line for people.

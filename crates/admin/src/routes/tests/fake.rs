@@ -1,5 +1,6 @@
 //! A broker that notes what it is asked for, and answers with what it was told to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::api::{
     ClientState, Counts, DecidedBy, DropRow, DropTotals, Gone, HolderRow, ListenerRow, Match,
     MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops,
     SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict,
+    WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, PublishedMessage,
@@ -26,7 +28,7 @@ use crate::page::Found;
 use crate::problem::{Kind, Problem};
 use crate::{
     Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
-    MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion,
+    MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 
 /// The only user, an operator.
@@ -514,18 +516,8 @@ impl Broker for Fake {
         async move { Ok(message) }.boxed()
     }
 
-    fn busy_clients(
-        &self,
-        _: BusyRole,
-        _: BusyOrder,
-        _: u16,
-        _: Duration,
-    ) -> Asked<Gathered<Vec<BusyClient>>> {
-        gathered(Vec::new())
-    }
-
-    fn busy_topics(&self, _: BusyOrder, _: u16, _: Duration) -> Asked<Gathered<Vec<BusyTopic>>> {
-        gathered(Vec::new())
+    fn traffic(&self) -> Arc<dyn Traffic> {
+        Arc::new(Idle)
     }
 
     fn queues(&self, _: QueueOrder, _: usize, _: Duration) -> Asked<Gathered<Vec<QueueRow>>> {
@@ -563,5 +555,29 @@ impl Broker for Fake {
 
     fn unban(&self, _: u64) -> Asked<()> {
         async { Ok(()) }.boxed()
+    }
+}
+
+/// Nobody is busy.
+#[derive(Debug)]
+struct Idle;
+
+impl Traffic for Idle {
+    fn busy_clients(
+        &self,
+        _: BusyRole,
+        _: BusyOrder,
+        _: u16,
+        _: Duration,
+    ) -> Asked<Gathered<Vec<BusyClient>>> {
+        gathered(Vec::new())
+    }
+
+    fn watched(&self, _: String, _: Duration) -> Asked<Gathered<Vec<WatchedClient>>> {
+        gathered(Vec::new())
+    }
+
+    fn busy_topics(&self, _: BusyOrder, _: u16, _: Duration) -> Asked<Gathered<Vec<BusyTopic>>> {
+        gathered(Vec::new())
     }
 }
