@@ -7,6 +7,7 @@ mod format;
 
 use std::{
     io::{self, Write},
+    process,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -194,8 +195,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let open =
         |earlier| Connection::open(&arguments.connection, &properties, "sub", deadline, earlier);
+    // The broker may tell others of the connection before this process knows that it has one.
+    let stop = Stop::watch()?;
     let connection = open(None)?;
-    let stop = Stop::watch(&connection)?;
+    if stop.goes_to(&connection) {
+        return connection.disconnect();
+    }
     let mut subscriber = Subscriber {
         connection,
         arguments,
@@ -236,27 +241,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Signals that ask for the end: given to the connection, or noted while there is none.
+/// Signals that ask for the end: given to the connection, or noted while it is lost. Before the first one there is nothing to
+/// end but the process.
 struct Stop {
     asked: Arc<AtomicBool>,
-    sink: Arc<Mutex<SyncSender<Event>>>,
+    sink: Arc<Mutex<Option<SyncSender<Event>>>>,
 }
 
 impl Stop {
-    fn watch(connection: &Connection<'_>) -> Result<Self, Failure> {
+    fn watch() -> Result<Self, Failure> {
         let mut signals = Signals::new([SIGINT, SIGTERM])
             .map_err(|error| Failure::Runtime(format!("cannot watch signals: {error}")))?;
         let stop = Self {
             asked: Arc::default(),
-            sink: Arc::new(Mutex::new(connection.sender())),
+            sink: Arc::default(),
         };
         let (asked, sink) = (Arc::clone(&stop.asked), Arc::clone(&stop.sink));
         thread::spawn(move || {
             for _ in signals.forever() {
                 asked.store(true, Ordering::Relaxed);
-                let sink = sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // A connection that is lost has nobody to tell.
-                let _ = sink.try_send(Event::Stop);
+                match &*sink.lock().unwrap_or_else(PoisonError::into_inner) {
+                    // A connection that is lost has nobody to tell.
+                    Some(sink) => drop(sink.try_send(Event::Stop)),
+                    None => process::exit(0),
+                }
             }
         });
         Ok(stop)
@@ -264,7 +272,7 @@ impl Stop {
 
     /// From now on signals go to this connection. True: one has come.
     fn goes_to(&self, connection: &Connection<'_>) -> bool {
-        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = connection.sender();
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.sender());
         self.asked.load(Ordering::Relaxed)
     }
 
