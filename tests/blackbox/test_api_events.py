@@ -76,6 +76,33 @@ def test_a_stream_goes_on_where_another_one_ended(stage, name):
     assert (status, problem["parameter"]) == (400, "after")
 
 
+def test_a_stream_begins_with_what_is_kept_since_a_time(stage, name):
+    with watch(stage, prefix=name) as stream:
+        stage.client(f"{name}1").close()
+        stage.client(f"{name}2").close()
+        events = stream.until(lambda kind, data: (kind, data["client_id"]) == ("client.disconnected", f"{name}2"))
+        last = stream.last
+    since = next(data["at"] for _, data in events if data["client_id"] == f"{name}2")
+    kept = [event for event in events if event[1]["at"] >= since]
+    stage.client(f"{name}3").close()
+    with watch(stage, prefix=name, since=since) as stream:
+        seen = stream.until(lambda kind, data: (kind, data["client_id"]) == ("client.disconnected", f"{name}3"))
+        assert seen[: len(kept)] == kept and len(seen) == len(kept) + 2
+        stage.client(f"{name}4").close()
+        stream.until(lambda _, data: data["client_id"] == f"{name}4")
+    # A browser that reconnects.
+    with watch(stage, prefix=name, since=since, last=last) as stream:
+        assert stream.next()[1]["client_id"] == f"{name}3"
+    # Of the future there is nothing yet, and the stream goes on.
+    with watch(stage, prefix=name, since="2100-01-01T00:00:00Z") as stream:
+        stage.client(f"{name}5").close()
+        assert stream.next()[1]["client_id"] == f"{name}5"
+    status, problem = request(stage, "GET", f"/api/v1/events?since={since}&after={last}")
+    assert (status, problem["parameter"]) == (400, "after")
+    status, problem = request(stage, "GET", "/api/v1/events?since=x")
+    assert (status, problem["parameter"]) == (400, "since")
+
+
 def test_drops_are_told_with_client_reason_and_topic(stage, name):
     durable = {"session_expiry": 600}
     with stage.client(f"{name}away", props=durable) as client:

@@ -117,6 +117,8 @@ pub struct EventFilter {
     pub topic: Option<String>,
     /// What happens on this node.
     pub node: Option<NodeId>,
+    /// Where the events of a node begin that the position does not name, in ms of Unix time; `None`: with the next event.
+    pub since_ms: Option<u64>,
 }
 
 /// Somebody wants to log in.

@@ -114,6 +114,11 @@ impl Events {
         self.0.lock().numbers.end
     }
 
+    /// The number of the first event that is kept and happened at or after a time, or else that of the next event.
+    pub(crate) fn first_since(&self, time: Timestamp) -> u64 {
+        self.0.lock().first_since(time)
+    }
+
     /// The first `limit` wanted events from a number on. `looked_at`: the most that are looked at.
     pub(crate) fn read(
         &self,
@@ -144,18 +149,29 @@ impl Events {
 struct Ring {
     /// Those of the events.
     numbers: Range<u64>,
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<Kept>,
     bytes: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    event: Arc<Event>,
+    /// The latest time of this event and of those before it. It never falls, while threads may add events out of order.
+    latest: Timestamp,
 }
 
 impl Ring {
     fn push(&mut self, event: Event) {
         self.bytes += event.bytes();
-        self.events.push_back(Arc::new(event));
+        let before = self.events.back().map(|kept| kept.latest);
+        self.events.push_back(Kept {
+            latest: before.map_or(event.at, |before| before.max(event.at)),
+            event: Arc::new(event),
+        });
         self.numbers.end += 1;
         while self.events.len() > EVENTS || self.bytes > BYTES {
             let oldest = self.events.pop_front().expect("what is too much is there");
-            self.bytes -= oldest.bytes();
+            self.bytes -= oldest.event.bytes();
             self.numbers.start += 1;
         }
     }
@@ -166,7 +182,14 @@ impl Ring {
         let first = from.clamp(self.numbers.start, self.numbers.end);
         let skipped = usize::try_from(first - self.numbers.start).unwrap_or(usize::MAX);
         let events = self.events.iter().skip(skipped).take(limit);
-        (first, events.map(Arc::clone).collect())
+        let events = events.map(|kept| Arc::clone(&kept.event));
+        (first, events.collect())
+    }
+
+    fn first_since(&self, time: Timestamp) -> u64 {
+        // The first event that raises `latest` to the time is the first one that did not happen before it.
+        let before = self.events.partition_point(|kept| kept.latest < time);
+        self.numbers.start + before as u64
     }
 }
 
@@ -207,6 +230,23 @@ mod tests {
         let read = events.read(10, 2, 100, |_| false);
         assert_eq!((read.events.len(), read.numbers), (0, 10..110));
         assert_eq!(events.read(u64::MAX, 2, 9, |_| true).events, []);
+    }
+
+    #[test]
+    fn what_happened_at_a_time_or_after_it_is_found_in_any_order() {
+        let events = Events::default();
+        assert_eq!(events.first_since(Timestamp(0)), 0);
+        for at_ms in [10, 30, 20, 40] {
+            events.push(Event::new(EventKind::ClientConnected, at_ms));
+        }
+        for (at_ms, number) in [(0, 0), (10, 0), (11, 1), (30, 1), (31, 3), (40, 3), (41, 4)] {
+            assert_eq!(events.first_since(Timestamp(at_ms)), number, "{at_ms}");
+        }
+        for _ in 0..EVENTS {
+            events.push(Event::new(EventKind::ClientConnected, 50));
+        }
+        assert_eq!(events.first_since(Timestamp(0)), 4);
+        assert_eq!(events.first_since(Timestamp(51)), EVENTS as u64 + 4);
     }
 
     #[test]

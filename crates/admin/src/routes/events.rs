@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use utoipa::IntoParams;
 
-use super::input::{Params, Segment, word};
+use super::input::{Params, Segment, time, word};
 use super::rates::{EVERY, Rates};
 use crate::api::{ClientRates, Event, EventKind, WatchedClient};
 use crate::backend::{Broker, EventFilter, Gathered};
@@ -56,6 +56,8 @@ pub(super) struct EventsQuery {
     node: Option<String>,
     /// The `id` of an event: what came behind it comes first. The header `Last-Event-ID` says the same, and counts more.
     after: Option<String>,
+    /// The time, RFC 3339, from which on each node first sends the events that it keeps. Not together with `after`.
+    since: Option<String>,
 }
 
 /// What happens on all nodes, as server-sent events: `event` is the type, `data` an object, `id` a position from which a later request goes
@@ -83,7 +85,13 @@ pub(super) async fn stream(
         node: word("node", node, "16 hexadecimal digits", |text| {
             text.parse::<NodeId>().ok()
         })?,
+        since_ms: time("since", query.since.as_deref())?,
     };
+    if filter.since_ms.is_some() && query.after.is_some() {
+        let why = "`since` and `after` are not to be given together";
+        return Err(Problem::parameter("after", why));
+    }
+    // A browser that reconnects sends the header with the same address: the header counts more than `since`.
     let last = headers.get(LAST_EVENT_ID);
     let last = last.and_then(|id| id.to_str().ok()).map(str::to_owned);
     let watch = Watch::begin(turn, broker, (filter, last.or(query.after)), PAUSE).await?;

@@ -9,10 +9,11 @@ use admin::api::{At, Event, EventKind, Gap, Happened};
 use admin::cluster::NodeId;
 use admin::problem::{Kind, Problem};
 use mqtt_proto::filter_matches;
+use mqtt_session::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::gather;
-use super::question::{ANSWER_BYTES, Answer, Question, size};
+use super::question::{ANSWER_BYTES, Answer, Question, UnixMs, size};
 use super::rows::Own;
 use super::state::Inspect;
 use crate::events;
@@ -41,8 +42,11 @@ impl Place {
 /// Which events.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct EventsQuestion {
-    /// `None`: from now on.
+    /// `None`: from `since_ms` on.
     after: Option<Place>,
+    /// `None`: from now on, which is also what a node of an earlier version answers.
+    #[serde(default)]
+    since_ms: Option<UnixMs>,
     kinds: Vec<EventKind>,
     client_id: Option<String>,
     prefix: Option<String>,
@@ -69,7 +73,12 @@ enum Missed {
 /// What has happened on this node.
 pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsPart {
     let incarnation = node.store().incarnation();
-    let Some(Place(of, from)) = question.after else {
+    let since = |UnixMs(since_ms)| {
+        let first = node.rim.events.first_since(Timestamp(since_ms));
+        Place::new(incarnation, first)
+    };
+    let place = question.after.or_else(|| question.since_ms.map(since));
+    let Some(Place(of, from)) = place else {
         return EventsPart {
             events: Vec::new(),
             next: Place::new(incarnation, node.rim.events.next()),
@@ -188,6 +197,7 @@ pub(super) async fn of_all(
     let question = |node: NodeId| {
         Question::Events(EventsQuestion {
             after: position.0.get(&node).copied(),
+            since_ms: filter.since_ms.map(UnixMs),
             kinds: filter.kinds.clone(),
             client_id: filter.client_id.clone(),
             prefix: filter.prefix.clone(),
@@ -227,6 +237,13 @@ pub(super) async fn of_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_of_an_earlier_version_has_no_since() {
+        let text = r#"{"after":null,"kinds":[],"client_id":null,"prefix":null,"topic":null}"#;
+        let question: EventsQuestion = serde_json::from_str(text).unwrap();
+        assert_eq!((question.after, question.since_ms), (None, None));
+    }
 
     #[test]
     fn a_position_is_text_and_back() {
