@@ -121,6 +121,50 @@ def test_drops_are_told_with_client_reason_and_topic(stage, name):
         assert count == 7
 
 
+def test_who_has_changed_something_by_http_is_told(stage, keys, name):  # noqa: F811
+    operator = keys["operator"].read_text().strip()
+    message = {"topic": f"{name}/t", "payload": "x"}
+    path = f"/api/v1/clients/{name}"
+    with watch(stage, type="api.change") as stream, stage.client(name):
+        # A request that reads, one that fails, and one that publishes are no changes.
+        assert request(stage, "GET", "/api/v1/clients", key=operator)[0] == 200
+        assert request(stage, "DELETE", f"{path}x", key=operator)[0] == 404
+        assert request(stage, "POST", "/api/v1/publish", message, key=operator)[0] == 200
+        assert request(stage, "DELETE", path, key=operator)[0] == 200
+        [(_, data)] = stream.until(lambda *_: True)
+        assert data["user"] == "operator" and data["address"].startswith("127.0.0.1:")
+        assert data["detail"] == f"DELETE {path}", data
+
+
+def test_what_rules_deny_is_told_with_the_action(tmp_path, name):
+    rules = tmp_path / "rules.acl"
+    rules.write_text("deny all publish secret/#\ndeny all subscribe secret/#\nallow all publish #\n")
+    settings = {"authorization.file": rules, "authorization.noMatch": "allow"}
+    with Broker(settings) as broker, watch(broker, type="right.denied") as stream, broker.client(name) as client:
+        for _ in range(3):
+            client.publish("secret/a", qos=0)
+        count = 0
+        while count < 3:
+            [(_, data)] = stream.until(lambda *_: True)
+            assert (data["client_id"], data["reason"], data["topic"]) == (name, "publish", "secret/a")
+            count += data["count"]
+        assert count == 3
+
+
+def test_a_split_is_told_by_the_leader(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("of-the-test")
+    with Broker({"http.tokenFile": token}, data_dir=tmp_path / "data") as broker:
+        with watch(broker, type="shard.split,api.change") as stream:
+            body = {"store": "inbox", "shard": 0, "at": 32_768}
+            status, problem = request(broker, "POST", "/api/v1/cluster/split", body, key="of-the-test")
+            assert status == 204, problem
+            events = stream.until(lambda kind, _: kind == "shard.split")
+            told_of = {kind: data["detail"] for kind, data in events}
+            assert told_of["shard.split"] == "inbox 0 into it and inbox 32768"
+            assert told_of["api.change"] == "POST /api/v1/cluster/split", told_of
+
+
 def test_streams_leave_the_places_of_requests_free_and_are_bounded(stage):
     streams = [watch(stage) for _ in range(STREAMS)]
     status, problem = request(stage, "GET", "/api/v1/events")

@@ -121,6 +121,21 @@ pub struct EventFilter {
     pub since_ms: Option<u64>,
 }
 
+/// A change by HTTP that was carried out or has begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiChange {
+    /// The user, or what the key is called.
+    pub user: String,
+    /// Where the request came from.
+    pub peer: Option<SocketAddr>,
+    /// The method of the request.
+    pub method: String,
+    /// The path of the request.
+    pub path: String,
+    /// What it acted on, if the path does not say.
+    pub target: Option<String>,
+}
+
 /// Somebody wants to log in.
 pub struct LoginAttempt {
     /// As whom.
@@ -331,6 +346,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
         after: Option<String>,
         budget: Duration,
     ) -> Asked<Happened>;
+
+    /// Tells those who watch that somebody has changed something by HTTP.
+    fn tell_change(&self, change: &ApiChange);
 
     /// Dropped messages, the latest first. The key of a row is its place.
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>>;

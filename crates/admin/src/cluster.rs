@@ -195,7 +195,7 @@ pub struct SplitStatus {
 pub struct Seconds(pub u64);
 
 /// The version of a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Version(pub u64);
 
 /// The load of a shard, per second: the mean of the last ten seconds.

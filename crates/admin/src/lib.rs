@@ -26,7 +26,7 @@ mod serve;
 mod streams;
 
 pub use backend::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, MetricsFormat,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, MetricsFormat,
     NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
 };
 pub use rights::{

@@ -7,8 +7,10 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use admin::api::EventKind;
+use admin::ApiChange;
+use admin::api::{EventKind, EventSubject};
 use broker_core::{ClientEvent, Happened};
 use mqtt_session::Timestamp;
 use parking_lot::Mutex;
@@ -21,6 +23,9 @@ const BYTES: usize = 8 * 1024 * 1024;
 
 /// Bytes of a text that are kept.
 const SHOWN: usize = 1024;
+
+/// Changes by HTTP that are told one by one in a second.
+const API_CHANGES: u64 = 100;
 
 /// Something that has happened.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +42,8 @@ pub(crate) struct Event {
     pub(crate) count: Option<u64>,
     /// For people.
     pub(crate) detail: Option<Box<str>>,
+    /// The node that it is about; few events have one.
+    pub(crate) subject: Option<Box<EventSubject>>,
 }
 
 impl Event {
@@ -52,6 +59,7 @@ impl Event {
             topic: None,
             count: None,
             detail: None,
+            subject: None,
         }
     }
 
@@ -64,7 +72,9 @@ impl Event {
             &self.detail,
         ];
         let texts = texts.into_iter().flatten().map(|text| text.len());
-        size_of::<Self>() + texts.sum::<usize>()
+        let subject = self.subject.as_ref();
+        let subject = subject.map_or(0, |of| size_of::<EventSubject>() + of.node_name.len());
+        size_of::<Self>() + texts.sum::<usize>() + subject
     }
 }
 
@@ -85,7 +95,10 @@ pub(crate) struct Read {
 
 /// The last events of this node.
 #[derive(Debug, Default)]
-pub(crate) struct Events(Mutex<Ring>);
+pub(crate) struct Events {
+    ring: Mutex<Ring>,
+    api_changes: PerSecond<API_CHANGES>,
+}
 
 impl Events {
     /// Something has happened to a client, at a time in ms of Unix time.
@@ -104,19 +117,45 @@ impl Events {
         });
     }
 
+    /// Somebody has changed something by HTTP, at a time in ms of Unix time.
+    pub(crate) fn handle_api_change(&self, change: &ApiChange, at_ms: u64) {
+        if self.api_changes.take() {
+            let target = change.target.as_ref();
+            let target = target.map_or(String::new(), |target| format!(" {target}"));
+            let detail = format!("{} {}{target}", change.method, change.path);
+            self.push(Event {
+                user: Some(shown(&change.user)),
+                address: change.peer.map(|peer| peer.to_string().into()),
+                detail: Some(shown(&detail)),
+                ..Event::new(EventKind::ApiChange, at_ms)
+            });
+        }
+    }
+
+    /// A second is over, at a time in ms of Unix time: adds how many events in it were too many to be told one by one.
+    pub(crate) fn handle_second(&self, at_ms: u64) {
+        if let Some(count) = self.api_changes.begin_second() {
+            self.push(Event {
+                count: Some(count),
+                detail: Some("further changes".into()),
+                ..Event::new(EventKind::ApiChange, at_ms)
+            });
+        }
+    }
+
     /// Adds what has happened.
     pub(crate) fn push(&self, event: Event) {
-        self.0.lock().push(event);
+        self.ring.lock().push(event);
     }
 
     /// The number that the next event gets.
     pub(crate) fn next(&self) -> u64 {
-        self.0.lock().numbers.end
+        self.ring.lock().numbers.end
     }
 
     /// The number of the first event that is kept and happened at or after a time, or else that of the next event.
     pub(crate) fn first_since(&self, time: Timestamp) -> u64 {
-        self.0.lock().first_since(time)
+        self.ring.lock().first_since(time)
     }
 
     /// The first `limit` wanted events from a number on. `looked_at`: the most that are looked at.
@@ -127,7 +166,7 @@ impl Events {
         looked_at: usize,
         is_wanted: impl Fn(&Event) -> bool,
     ) -> Read {
-        let (first, events) = self.0.lock().from(from, looked_at);
+        let (first, events) = self.ring.lock().from(from, looked_at);
         let mut read = Read {
             events: Vec::new(),
             numbers: first..first,
@@ -142,6 +181,23 @@ impl Events {
             }
         }
         read
+    }
+}
+
+/// Events of a kind in this second, of which `MOST` are told one by one.
+#[derive(Debug, Default)]
+struct PerSecond<const MOST: u64>(AtomicU64);
+
+impl<const MOST: u64> PerSecond<MOST> {
+    /// Whether one more is told.
+    fn take(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) < MOST
+    }
+
+    /// How many of the second that is over were not told, if any.
+    fn begin_second(&self) -> Option<u64> {
+        let left_out = self.0.swap(0, Ordering::Relaxed).saturating_sub(MOST);
+        (left_out > 0).then_some(left_out)
     }
 }
 
@@ -250,6 +306,31 @@ mod tests {
     }
 
     #[test]
+    fn changes_beyond_those_of_a_second_are_counted_in_one_event() {
+        let events = Events::default();
+        let change = ApiChange {
+            user: "ben".to_owned(),
+            peer: None,
+            method: "DELETE".to_owned(),
+            path: "/api/v1/clients/a".to_owned(),
+            target: None,
+        };
+        for _ in 0..API_CHANGES + 7 {
+            events.handle_api_change(&change, 1);
+        }
+        events.handle_second(2);
+        events.handle_second(3);
+        events.handle_api_change(&change, 4);
+        let told = events.read(0, 200, 200, |_| true).events;
+        assert_eq!(told.len() as u64, API_CHANGES + 2);
+        let counts: Vec<u64> = told.iter().filter_map(|(_, event)| event.count).collect();
+        assert_eq!(counts, [7]);
+        let last = &told.last().unwrap().1;
+        assert_eq!(last.user.as_deref(), Some("ben"));
+        assert_eq!(last.detail.as_deref(), Some("DELETE /api/v1/clients/a"));
+    }
+
+    #[test]
     fn long_texts_take_a_bounded_number_of_bytes() {
         let events = Events::default();
         let name = shown(&"ü".repeat(2_000));
@@ -261,7 +342,7 @@ mod tests {
                 ..Event::new(EventKind::ClientConnected, 0)
             });
         }
-        let ring = events.0.lock();
+        let ring = events.ring.lock();
         assert!(ring.bytes <= BYTES && ring.events.len() < EVENTS);
         assert_eq!(ring.numbers.end, EVENTS as u64);
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{At, BigNumber};
-use crate::cluster::NodeId;
+use crate::cluster::{NodeId, NodeState, Reach};
 use crate::page::Missing;
 
 /// What has happened. Others may come with later versions.
@@ -28,12 +28,24 @@ pub enum EventKind {
     /// That is over.
     #[serde(rename = "alarm.cleared")]
     AlarmCleared,
-    /// A node reaches another one, or not any more, or that one says something else of itself.
+    /// A node reaches another one, or not any more, or that one says something else of itself; `subject` names that one.
     #[serde(rename = "node.state")]
     NodeState,
     /// The node leads a shard from now on.
     #[serde(rename = "shard.leader")]
     ShardLeader,
+    /// A shard that the node leads has been split.
+    #[serde(rename = "shard.split")]
+    ShardSplit,
+    /// The voters of a shard that the node leads have changed.
+    #[serde(rename = "shard.moved")]
+    ShardMoved,
+    /// Rules denied something to a client: an action, which `reason` names, `count` times in a second.
+    #[serde(rename = "right.denied")]
+    RightDenied,
+    /// Somebody has changed something by HTTP at this node; publishing is no such change. A node tells of 100 a second at most, and then how many more there were.
+    #[serde(rename = "api.change")]
+    ApiChange,
     /// One of a later version.
     #[serde(other, rename = "other")]
     Other,
@@ -41,7 +53,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// All that this version knows.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::ClientConnected,
         Self::ClientDisconnected,
         Self::ClientRefused,
@@ -50,6 +62,10 @@ impl EventKind {
         Self::AlarmCleared,
         Self::NodeState,
         Self::ShardLeader,
+        Self::ShardSplit,
+        Self::ShardMoved,
+        Self::RightDenied,
+        Self::ApiChange,
     ];
 
     /// As in JSON.
@@ -64,6 +80,10 @@ impl EventKind {
             Self::AlarmCleared => "alarm.cleared",
             Self::NodeState => "node.state",
             Self::ShardLeader => "shard.leader",
+            Self::ShardSplit => "shard.split",
+            Self::ShardMoved => "shard.moved",
+            Self::RightDenied => "right.denied",
+            Self::ApiChange => "api.change",
             Self::Other => "other",
         }
     }
@@ -85,7 +105,7 @@ pub struct Event {
     pub seq: BigNumber,
     /// The client, if it concerns one; 1,024 bytes of its identifier at most.
     pub client_id: Option<String>,
-    /// Its user.
+    /// Its user; with `api.change`, the user or the key that made the change.
     pub user: Option<String>,
     /// Where its connection comes from.
     pub address: Option<String>,
@@ -97,6 +117,77 @@ pub struct Event {
     pub count: Option<u64>,
     /// For people.
     pub detail: Option<String>,
+    /// The node that it is about, if that is not where it happened.
+    #[serde(default)]
+    pub subject: Option<EventSubject>,
+}
+
+/// The node that an event is about, as the node sees it where the event happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventSubject {
+    /// Which.
+    pub node: NodeId,
+    /// What people call it.
+    pub node_name: String,
+    /// How it is now.
+    pub state: SubjectState,
+}
+
+/// How a node is: what it says of itself, if it is heard of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SubjectState {
+    /// It learns what the cluster knows.
+    Joining,
+    /// It serves.
+    Up,
+    /// It sends its clients elsewhere.
+    Draining,
+    /// It gives up its replicas, for ever.
+    Leaving,
+    /// It is about to stop, and may come back.
+    Stopping,
+    /// It has not been heard of for a while.
+    Silent,
+    /// It counts as gone until it is heard of again.
+    Down,
+    /// It is no member of the cluster any more.
+    Gone,
+    /// One of a later version.
+    #[serde(other)]
+    Other,
+}
+
+impl SubjectState {
+    /// How a member of the cluster is.
+    #[must_use]
+    pub const fn of(state: NodeState, reach: Reach) -> Self {
+        match (reach, state) {
+            (Reach::Suspect, _) => Self::Silent,
+            (Reach::Down, _) => Self::Down,
+            (Reach::Up, NodeState::Joining) => Self::Joining,
+            (Reach::Up, NodeState::Up) => Self::Up,
+            (Reach::Up, NodeState::Draining) => Self::Draining,
+            (Reach::Up, NodeState::Leaving) => Self::Leaving,
+            (Reach::Up, NodeState::Stopping) => Self::Stopping,
+        }
+    }
+
+    /// As in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Leaving => "leaving",
+            Self::Stopping => "stopping",
+            Self::Silent => "silent",
+            Self::Down => "down",
+            Self::Gone => "gone",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// Events that a stream has missed: it was too slow, or the node has started anew.

@@ -27,7 +27,7 @@ pub use client::{
     SubscriptionsOf, WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
-pub use event::{Event, EventKind, Gap, Happened};
+pub use event::{Event, EventKind, EventSubject, Gap, Happened, SubjectState};
 pub use health::{Health, HealthState, NodeCheck};
 pub use history::{History, NodeHistory, Series};
 pub use login::{Credentials, Me};

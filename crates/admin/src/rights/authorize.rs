@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use super::gate::Gate;
 use super::sessions::{LoginSession, People, Sessions, TokenHash};
 use super::{KeyId, Keys, Role, Token};
+use crate::backend::ApiChange;
 use crate::problem::{Kind, Problem};
 use crate::requests::RequestId;
 use crate::serve::Peer;
@@ -70,6 +71,19 @@ pub enum Who {
     Token,
     /// A user who has logged in.
     User(LoginSession),
+}
+
+impl Who {
+    /// What people call the owner: no two users, but perhaps two keys, are called the same.
+    fn shown(&self) -> String {
+        match self {
+            Self::Anonymous => "nobody".to_owned(),
+            Self::Key { id, name } if name.is_empty() => id.to_string(),
+            Self::Key { name, .. } => name.clone(),
+            Self::Token => "token-file".to_owned(),
+            Self::User(session) => session.user.clone(),
+        }
+    }
 }
 
 impl Rights {
@@ -242,12 +256,27 @@ pub(crate) async fn authorize(
     let response = next.run(request).await;
     let target = response.extensions().get::<Target>();
     log(&caller, &method, &path, target, &response, id.as_ref());
+    let is_untold = response.extensions().get::<Untold>().is_some();
+    if response.status().is_success() && !is_untold {
+        gate.broker().tell_change(&ApiChange {
+            user: caller.who.shown(),
+            peer: caller.peer,
+            method: method.to_string(),
+            path,
+            target: target.map(|target| target.0.clone()),
+        });
+    }
     response
 }
 
 /// What a request acts on, for the log, if its path does not say.
 #[derive(Clone, Debug)]
 pub(crate) struct Target(pub(crate) String);
+
+/// What is in a response if those who watch are not told: it says what a change would mean, or messages were published,
+/// which may be many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Untold;
 
 fn refuse(rights: &Rights, caller: &Caller, needed: Role) -> Problem {
     if caller.who != Who::Anonymous {

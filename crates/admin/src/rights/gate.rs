@@ -56,6 +56,10 @@ impl Gate {
         }))
     }
 
+    pub(crate) fn broker(&self) -> &Arc<dyn Broker> {
+        &self.0.broker
+    }
+
     pub(crate) fn rights(&self) -> &Arc<Rights> {
         &self.0.rights
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -16,6 +16,7 @@ use crate::backend::{Broker, Gathered, NodeCommand};
 use crate::cluster::{NodeState, Reach};
 use crate::page::Page;
 use crate::problem::{Kind, Problem};
+use crate::rights::Untold;
 
 /// The nodes, each with what it says of itself.
 #[utoipa::path(get, path = "/api/v1/nodes", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<NodeRow>)))]
@@ -184,9 +185,9 @@ async fn change(
         tracing::info!(?command, node = %row.node, "a change of a node is asked for");
     }
     let changed = broker.change_node(row.node, command, dry_run, budget.budget()?);
-    let status = match dry_run {
-        true => StatusCode::OK,
-        false => StatusCode::ACCEPTED,
-    };
-    Ok((status, Json(changed.await?)).into_response())
+    let changed = Json(changed.await?);
+    Ok(match dry_run {
+        true => (StatusCode::OK, Extension(Untold), changed).into_response(),
+        false => (StatusCode::ACCEPTED, changed).into_response(),
+    })
 }

@@ -18,7 +18,7 @@ use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
     MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 use authorization::Action;
@@ -183,6 +183,11 @@ impl Broker for Asking {
     ) -> Asked<Happened> {
         let inspect = Arc::clone(&self.0);
         async move { events::of_all(&inspect, filter, after, budget).await }.boxed()
+    }
+
+    fn tell_change(&self, change: &ApiChange) {
+        let rim = &self.0.node.rim;
+        rim.events.handle_api_change(change, rim.clock.now_ms());
     }
 
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer> {

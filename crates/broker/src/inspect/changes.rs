@@ -1,15 +1,17 @@
 //! What changes on this node without an event of its own: looked at each second and compared with the last time.
 //!
-//! Invariant: each drop is in one event, by its client and reason or, of those that are too many, in a sum.
+//! Invariant: each drop is in one event `message.dropped`, by its client and reason or, of those that are too many, in a sum.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{Alarm, EventKind};
-use admin::cluster::{ClusterStatus, NodeId, NodeState, Reach};
-use broker_core::{Drop, Drops};
+use admin::api::{Alarm, EventKind, EventSubject, SubjectState};
+use admin::cluster::{ClusterStatus, NodeId, NodeState, Reach, ShardStatus, StoreName, Version};
+use authorization::Action;
+use broker_core::{Drop, Drops, Reason};
+use store_state::api::Slot;
 
 use super::state::Inspect;
 use crate::events::{Event, shown};
@@ -49,10 +51,32 @@ struct Changes {
     /// By name and detail.
     alarms: Option<BTreeSet<(String, String)>>,
     members: Option<BTreeMap<NodeId, (NodeState, Reach)>>,
-    /// Shards as people name them.
-    led: Option<BTreeSet<String>>,
+    /// By the names that people give shards.
+    led: Option<BTreeMap<String, Led>>,
     /// Of each list the number of the next drop.
     drops: Vec<u64>,
+}
+
+/// A shard that this node leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Led {
+    store: StoreName,
+    /// Grows with each split.
+    version: Option<Version>,
+    /// The last of its slots.
+    last: Option<Slot>,
+    voters: BTreeSet<NodeId>,
+}
+
+impl Led {
+    fn of(shard: &ShardStatus) -> Self {
+        Self {
+            store: shard.store,
+            version: shard.version,
+            last: shard.last,
+            voters: shard.voters.iter().copied().collect(),
+        }
+    }
 }
 
 impl Changes {
@@ -71,6 +95,7 @@ impl Changes {
         let mut told = self.handle_drops(&node.drops, at_ms);
         told.extend(self.handle_status(&inspect.control.status(), at_ms));
         told.extend(self.handle_alarms(&inspect.alarms(), at_ms));
+        node.rim.events.handle_second(at_ms);
         for event in told {
             node.rim.events.push(event);
         }
@@ -101,48 +126,63 @@ impl Changes {
         let members: BTreeMap<_, _> = members.collect();
         let led = status.shards.iter();
         let led = led.filter(|shard| shard.leader == Some(status.node));
-        let led: BTreeSet<String> = led
-            .map(|shard| format!("{} {}", shard.store, shard.shard))
+        let led: BTreeMap<String, Led> = led
+            .map(|shard| (shard_name(shard), Led::of(shard)))
             .collect();
         let mut told = Vec::new();
         if let Some(before) = self.members.replace(members.clone()) {
             for (node, (state, reach)) in &members {
                 if before.get(node) != Some(&(*state, *reach)) {
-                    told.push(of_member(status, *node, &state_text(*state, *reach), at_ms));
+                    let state = SubjectState::of(*state, *reach);
+                    told.push(of_member(status, *node, state, at_ms));
                 }
             }
             for node in before.keys().filter(|node| !members.contains_key(node)) {
-                told.push(of_member(status, *node, "gone", at_ms));
+                told.push(of_member(status, *node, SubjectState::Gone, at_ms));
             }
         }
         if let Some(before) = self.led.replace(led.clone()) {
-            for shard in led.difference(&before) {
-                told.push(Event {
-                    detail: Some(shard.as_str().into()),
-                    ..Event::new(EventKind::ShardLeader, at_ms)
-                });
+            for (name, is) in &led {
+                match before.get(name) {
+                    Some(was) => told.extend(of_shard(status, name, was, is, at_ms)),
+                    None => told.push(Event {
+                        detail: Some(name.as_str().into()),
+                        ..Event::new(EventKind::ShardLeader, at_ms)
+                    }),
+                }
             }
         }
         told
     }
 
     fn handle_drops(&mut self, lists: &[Arc<Drops>], at_ms: u64) -> Vec<Event> {
-        let (mut sums, mut missed) = (Sums::default(), 0);
+        let (mut sums, mut denied, mut missed) = (Sums::default(), Sums::default(), 0);
         for (drops, from) in lists.iter().zip(&mut self.drops) {
             let found = drops.since(*from);
             missed += found.numbers.start - *from;
             *from = found.numbers.end;
             for drop in &found.drops {
-                sums.add(drop);
+                sums.add(drop, drop.reason);
+                if let Some(action) = denied_action(drop.reason) {
+                    denied.add(drop, action.as_str());
+                }
             }
         }
-        sums.events(missed, at_ms)
+        let mut told = denied.events(EventKind::RightDenied, 0, at_ms);
+        told.extend(sums.events(EventKind::MessageDropped, missed, at_ms));
+        told
     }
 }
 
 /// How many, and the topic of the last one.
 #[derive(Debug, Default)]
 struct Sum(u64, Box<str>);
+
+/// The action whose denial is the reason of a drop, if it is one.
+fn denied_action(reason: &'static str) -> Option<Action> {
+    let mut actions = Action::ALL.into_iter();
+    actions.find(|action| Reason::Denied(*action).as_str() == reason)
+}
 
 /// Drops by client and reason.
 #[derive(Debug, Default)]
@@ -151,15 +191,15 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, drop: &Drop) {
-        let key = (shown(&drop.client_id), drop.reason);
+    fn add(&mut self, drop: &Drop, reason: &'static str) {
+        let key = (shown(&drop.client_id), reason);
         let Sum(count, topic) = self.by.entry(key).or_default();
         *count += 1;
         *topic = shown(&drop.topic);
     }
 
     /// Those with most drops, and the sum of the rest. `missed`: of which nothing else is known.
-    fn events(self, missed: u64, at_ms: u64) -> Vec<Event> {
+    fn events(self, kind: EventKind, missed: u64, at_ms: u64) -> Vec<Event> {
         let mut by: Vec<_> = self.by.into_iter().collect();
         by.sort_unstable_by(|(a, Sum(of_a, _)), (b, Sum(of_b, _))| of_b.cmp(of_a).then(a.cmp(b)));
         let rest = by.split_off(by.len().min(DROPS_TOLD));
@@ -171,41 +211,79 @@ impl Sums {
                 reason: Some(Cow::Borrowed(reason)),
                 topic: Some(topic),
                 count: Some(count),
-                ..Event::new(EventKind::MessageDropped, at_ms)
+                ..Event::new(kind, at_ms)
             });
         let others = (others > 0).then(|| Event {
             count: Some(others),
             detail: Some("of further clients and reasons".into()),
-            ..Event::new(EventKind::MessageDropped, at_ms)
+            ..Event::new(kind, at_ms)
         });
         told.chain(others).collect()
     }
 }
 
-fn of_member(status: &ClusterStatus, node: NodeId, text: &str, at_ms: u64) -> Event {
+fn name_of(status: &ClusterStatus, node: NodeId) -> Option<&str> {
     let name = status.nodes.iter().find(|member| member.node == node);
     let name = name.map(|member| member.name.as_str());
-    let name = name.filter(|name| !name.is_empty());
-    let named = name.map_or_else(|| node.to_string(), str::to_owned);
+    name.filter(|name| !name.is_empty())
+}
+
+fn named(status: &ClusterStatus, node: NodeId) -> String {
+    name_of(status, node).map_or_else(|| node.to_string(), str::to_owned)
+}
+
+fn of_member(status: &ClusterStatus, node: NodeId, state: SubjectState, at_ms: u64) -> Event {
+    let named = named(status, node);
+    let text = state.name();
     Event {
-        reason: Some(Cow::Owned(text.to_owned())),
+        reason: Some(Cow::Borrowed(text)),
         detail: Some(format!("{named} is {text}").into()),
+        subject: Some(Box::new(EventSubject {
+            node,
+            node_name: name_of(status, node).unwrap_or_default().to_owned(),
+            state,
+        })),
         ..Event::new(EventKind::NodeState, at_ms)
     }
 }
 
-/// What a node says of itself, if it is heard of.
-fn state_text(state: NodeState, reach: Reach) -> String {
-    match reach {
-        Reach::Up => state.to_string(),
-        Reach::Suspect => "silent".to_owned(),
-        Reach::Down => "down".to_owned(),
+/// How people name a shard.
+fn shard_name(shard: &ShardStatus) -> String {
+    format!("{} {}", shard.store, shard.shard)
+}
+
+/// What is told of a shard that this node has led for a while.
+fn of_shard(status: &ClusterStatus, name: &str, was: &Led, is: &Led, at_ms: u64) -> Vec<Event> {
+    let event = |kind, detail: String| Event {
+        detail: Some(detail.into()),
+        ..Event::new(kind, at_ms)
+    };
+    let mut told = Vec::new();
+    if was
+        .version
+        .zip(is.version)
+        .is_some_and(|(was, is)| was < is)
+    {
+        // The shard that the split has made ends where the divided one ended.
+        let made = status.shards.iter().find(|shard| {
+            shard.store == is.store && shard.last == was.last && shard_name(shard) != name
+        });
+        let made = made.filter(|_| was.last.is_some());
+        let made = made.map_or(String::new(), |shard| {
+            format!(" into it and {}", shard_name(shard))
+        });
+        told.push(event(EventKind::ShardSplit, format!("{name}{made}")));
     }
+    if was.voters != is.voters {
+        let voters: Vec<String> = is.voters.iter().map(|node| named(status, *node)).collect();
+        let detail = format!("{name} to {}", voters.join(", "));
+        told.push(event(EventKind::ShardMoved, detail));
+    }
+    told
 }
 
 #[cfg(test)]
 mod tests {
-    use broker_core::Reason;
     use mqtt_proto::QoS;
 
     use super::*;
@@ -243,6 +321,20 @@ mod tests {
         assert_eq!(told[0].topic.as_deref(), Some("t"));
         assert_eq!(told[0].reason.as_deref(), Some("no_group_member"));
         assert_eq!(changes.handle_drops(&lists, 8), []);
+    }
+
+    #[test]
+    fn what_rules_deny_is_told_with_the_action() {
+        let drops = Drops::new(9);
+        for action in [Action::Subscribe, Action::Publish, Action::Subscribe] {
+            let reason = Reason::Denied(action);
+            drops.record(5, "a", "t", reason, QoS::AtMostOnce, 1);
+        }
+        let told = Changes::new(1).handle_drops(&[drops], 7);
+        let denied = told.iter().filter(|of| of.kind == EventKind::RightDenied);
+        let denied = denied.map(|of| (of.reason.as_deref().unwrap_or_default(), of.count));
+        let denied: Vec<_> = denied.collect();
+        assert_eq!(denied, [("subscribe", Some(2)), ("publish", Some(1))]);
     }
 
     #[test]
@@ -285,6 +377,45 @@ mod tests {
     }
 
     #[test]
+    fn splits_and_moves_of_led_shards_are_told() {
+        let status = |shards: &[(u64, u64, u16, &[u64])]| -> ClusterStatus {
+            let shards = shards.iter().map(|(shard, version, last, voters)| {
+                let voters: Vec<String> = voters.iter().map(|node| format!("{node:016x}")).collect();
+                serde_json::json!({"store": "inbox", "shard": shard, "version": version, "first": 0, "last": last,
+                                   "leader": "1", "voters": voters, "learners": [], "term": 4})
+            });
+            let shards: Vec<_> = shards.collect();
+            let status = serde_json::json!({"cluster": null, "env": "Test", "node": "1", "nodes": [], "shards": shards});
+            serde_json::from_value(status).unwrap()
+        };
+        let mut changes = Changes::new(0);
+        let mut see = |shards: &[(u64, u64, u16, &[u64])]| {
+            let told = changes.handle_status(&status(shards), 7).into_iter();
+            told.map(|event| (event.kind, event.detail.unwrap_or_default().into()))
+                .collect::<Vec<(EventKind, String)>>()
+        };
+        assert_eq!(see(&[(4, 1, 99, &[1])]), []);
+        assert_eq!(
+            see(&[(4, 2, 49, &[1]), (9, 2, 99, &[1])]),
+            [
+                (
+                    EventKind::ShardSplit,
+                    "inbox 4 into it and inbox 9".to_owned()
+                ),
+                (EventKind::ShardLeader, "inbox 9".to_owned())
+            ]
+        );
+        assert_eq!(
+            see(&[(4, 2, 49, &[1, 2]), (9, 2, 99, &[1])]),
+            [(
+                EventKind::ShardMoved,
+                "inbox 4 to 0000000000000001, 0000000000000002".to_owned()
+            )]
+        );
+        assert_eq!(see(&[(4, 2, 49, &[1, 2]), (9, 2, 99, &[1])]), []);
+    }
+
+    #[test]
     fn members_and_led_shards_are_told_when_they_change() {
         let member = |node: u64, reach: &str, state: &str| {
             serde_json::json!({"node": format!("{node:016x}"), "name": format!("mq-{node}"), "address": "10.0.0.1:8899",
@@ -299,6 +430,16 @@ mod tests {
         let mut changes = Changes::new(0);
         let mut see = |status: ClusterStatus| {
             let told = changes.handle_status(&status, 7).into_iter();
+            let told = told.inspect(|event| match &event.subject {
+                Some(subject) => {
+                    assert_eq!(
+                        (event.kind, subject.node),
+                        (EventKind::NodeState, NodeId(2))
+                    );
+                    assert_eq!(event.reason.as_deref(), Some(subject.state.name()));
+                }
+                None => assert_eq!(event.kind, EventKind::ShardLeader),
+            });
             told.map(|event| event.detail.unwrap_or_default().into())
                 .collect::<Vec<String>>()
         };

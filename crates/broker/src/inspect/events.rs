@@ -145,6 +145,7 @@ fn row(own: &Own, seq: u64, event: &events::Event) -> Event {
         topic: text(&event.topic),
         count: event.count,
         detail: text(&event.detail),
+        subject: event.subject.as_deref().cloned(),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::cluster::{
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
 use crate::{
-    Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
     MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 
@@ -448,6 +448,7 @@ impl Broker for Fake {
                     topic: None,
                     count: None,
                     detail: None,
+                    subject: None,
                 }],
                 position: "0000000000000001-3-8".to_owned(),
                 partial: Vec::new(),
@@ -456,6 +457,8 @@ impl Broker for Fake {
         }
         .boxed()
     }
+
+    fn tell_change(&self, _: &ApiChange) {}
 
     fn drops(&self, _: DropFilter, _: Range) -> Asked<Found<DropRow>> {
         async { Ok(nothing()) }.boxed()
