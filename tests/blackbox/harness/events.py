@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 import urllib.parse
 
 from harness.wait import DEADLINE_S
@@ -22,8 +23,9 @@ class Stream:
         self.last = None
 
     def next(self) -> tuple[str, object] | None:
-        """The next event and its data; None at the end of the stream. Signs of life are passed over."""
+        """The next event and its data; None at the end of the stream. Signs of life are passed over until the deadline."""
         name, data = None, None
+        ends = time.monotonic() + DEADLINE_S
         while line := self.answer.readline().decode():
             field, _, value = line.rstrip("\n").partition(": ")
             match field:
@@ -35,6 +37,8 @@ class Stream:
                     self.last = value
                 case "" if name:
                     return name, data
+            # Signs of life keep the connection from timing out.
+            assert name or time.monotonic() < ends, f"nothing happened within {DEADLINE_S} s"
         return None
 
     def until(self, wanted) -> list[tuple[str, object]]:
