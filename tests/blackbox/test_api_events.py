@@ -165,6 +165,33 @@ def test_a_split_is_told_by_the_leader(tmp_path):
             assert told_of["api.change"] == "POST /api/v1/cluster/split", told_of
 
 
+def test_subscriptions_that_are_added_and_removed_are_told(stage, name):
+    types = "subscription.added,subscription.removed"
+    with watch(stage, prefix=name, type=types) as stream:
+        for client_id, fields in ((f"{name}a", {}), (f"{name}b", {"props": {"session_expiry": 600}})):
+            with stage.client(client_id, **fields) as client:
+                client.subscribe(f"{name}/#", qos=0)
+                # A subscription that replaces another one is no further one.
+                client.subscribe(f"{name}/#", qos=1)
+                client.unsubscribe(f"{name}/none")
+                client.unsubscribe(f"{name}/#")
+                client.subscribe(f"{name}/last")
+            events = stream.until(lambda _, data: data["topic"] == f"{name}/last")
+            assert told(events, "client_id", "topic") == [
+                ("subscription.added", client_id, f"{name}/#"),
+                ("subscription.removed", client_id, f"{name}/#"),
+                ("subscription.added", client_id, f"{name}/last"),
+            ]
+    with watch(stage, type=types) as stream, stage.client(name) as client:
+        client.subscribe(*(f"{name}/{number}" for number in range(500)))
+        count = 0
+        while count < 500:
+            [(kind, data)] = stream.until(lambda *_: True)
+            assert kind == "subscription.added"
+            count += data["count"] or 1
+        assert count == 500 and data["count"], data
+
+
 def test_streams_leave_the_places_of_requests_free_and_are_bounded(stage):
     streams = [watch(stage) for _ in range(STREAMS)]
     status, problem = request(stage, "GET", "/api/v1/events")

@@ -28,6 +28,28 @@ pub enum Happened {
     Refused,
 }
 
+/// A subscription of a client that is connected to this node has been added or removed.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscriptionEvent<'a> {
+    /// Which of the two.
+    pub what: SubscriptionHappened,
+    /// The client identifier.
+    pub client_id: &'a str,
+    /// The user that it has authenticated as, or else the one that it named.
+    pub user: Option<&'a str>,
+    /// The filter as it was given at SUBSCRIBE.
+    pub filter: &'a str,
+}
+
+/// What happened to a subscription.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SubscriptionHappened {
+    /// It was made, and replaces none.
+    Added,
+    /// It was removed, and the session goes on.
+    Removed,
+}
+
 impl fmt::Debug for ClientEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientEvent")

@@ -45,7 +45,7 @@ pub use backpressure::slow::SlowSubscribers;
 pub use clients::{ClientLoop, Done, FromLoop, LoopMessage, STORED_NAME};
 pub use connect::departures::Departure;
 pub use drops::{Drop, Drops, DropsSince, Reason};
-pub use events::{ClientEvent, Happened};
+pub use events::{ClientEvent, Happened, SubscriptionEvent, SubscriptionHappened};
 pub use excerpt::excerpt;
 pub use key::SessionKey;
 pub use node::{Node, NodeOptions, Pressure};

@@ -12,7 +12,7 @@ use net_api::PeerAddress;
 use store_state::api::Store;
 
 use crate::clients::message::LoopMessage;
-use crate::events::ClientEvent;
+use crate::events::{ClientEvent, SubscriptionEvent};
 use crate::node::Node;
 use crate::peers::Links;
 
@@ -88,6 +88,9 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
 
     /// Something has happened to a client, for those who watch. Nobody watches unless a process lets them.
     fn tell(&self, _: &ClientEvent<'_>) {}
+
+    /// A subscription was added or removed, for those who watch. There may be many at once.
+    fn tell_subscription(&self, _: &SubscriptionEvent<'_>) {}
 
     /// The topics below `$SYS` and their values now.
     fn sys_topics(&self, node: &Node<Self>) -> Vec<(String, String)>;

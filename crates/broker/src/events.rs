@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use admin::ApiChange;
 use admin::api::{EventKind, EventSubject};
-use broker_core::{ClientEvent, Happened};
+use broker_core::{ClientEvent, Happened, SubscriptionEvent, SubscriptionHappened};
 use mqtt_session::Timestamp;
 use parking_lot::Mutex;
 
@@ -26,6 +26,9 @@ const SHOWN: usize = 1024;
 
 /// Changes by HTTP that are told one by one in a second.
 const API_CHANGES: u64 = 100;
+
+/// Subscriptions that are told one by one in a second, of those that are added and of those that are removed.
+const SUBSCRIPTIONS: u64 = 100;
 
 /// Something that has happened.
 #[derive(Clone, PartialEq, Debug)]
@@ -98,6 +101,8 @@ pub(crate) struct Read {
 pub(crate) struct Events {
     ring: Mutex<Ring>,
     api_changes: PerSecond<API_CHANGES>,
+    added: PerSecond<SUBSCRIPTIONS>,
+    removed: PerSecond<SUBSCRIPTIONS>,
 }
 
 impl Events {
@@ -117,6 +122,22 @@ impl Events {
         });
     }
 
+    /// A subscription was added or removed, at a time in ms of Unix time.
+    pub(crate) fn handle_subscription(&self, event: &SubscriptionEvent<'_>, at_ms: u64) {
+        let (kind, is_told) = match event.what {
+            SubscriptionHappened::Added => (EventKind::SubscriptionAdded, self.added.take()),
+            SubscriptionHappened::Removed => (EventKind::SubscriptionRemoved, self.removed.take()),
+        };
+        if is_told {
+            self.push(Event {
+                client_id: Some(shown(event.client_id)),
+                user: event.user.map(shown),
+                topic: Some(shown(event.filter)),
+                ..Event::new(kind, at_ms)
+            });
+        }
+    }
+
     /// Somebody has changed something by HTTP, at a time in ms of Unix time.
     pub(crate) fn handle_api_change(&self, change: &ApiChange, at_ms: u64) {
         if self.api_changes.take() {
@@ -134,12 +155,19 @@ impl Events {
 
     /// A second is over, at a time in ms of Unix time: adds how many events in it were too many to be told one by one.
     pub(crate) fn handle_second(&self, at_ms: u64) {
-        if let Some(count) = self.api_changes.begin_second() {
-            self.push(Event {
-                count: Some(count),
-                detail: Some("further changes".into()),
-                ..Event::new(EventKind::ApiChange, at_ms)
-            });
+        let left_out = [
+            (EventKind::ApiChange, self.api_changes.begin_second()),
+            (EventKind::SubscriptionAdded, self.added.begin_second()),
+            (EventKind::SubscriptionRemoved, self.removed.begin_second()),
+        ];
+        for (kind, count) in left_out {
+            if count.is_some() {
+                self.push(Event {
+                    count,
+                    detail: Some("further ones".into()),
+                    ..Event::new(kind, at_ms)
+                });
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use admin::Rights;
 use authentication::Authentication;
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{ClientEvent, LoopMessage, Rim};
+use broker_core::{ClientEvent, LoopMessage, Rim, SubscriptionEvent};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
@@ -263,6 +263,10 @@ impl Rim for Process {
 
     fn tell(&self, event: &ClientEvent<'_>) {
         self.events.handle_client(event, self.clock.now_ms());
+    }
+
+    fn tell_subscription(&self, event: &SubscriptionEvent<'_>) {
+        self.events.handle_subscription(event, self.clock.now_ms());
     }
 
     fn sys_topics(&self, node: &Node) -> Vec<(String, String)> {

@@ -46,6 +46,13 @@ pub enum EventKind {
     /// Somebody has changed something by HTTP at this node; publishing is no such change. A node tells of 100 a second at most, and then how many more there were.
     #[serde(rename = "api.change")]
     ApiChange,
+    /// A client that is connected to the node has a subscription more; `topic` is its filter. A node tells of 100 a second at most, and
+    /// then how many more there were.
+    #[serde(rename = "subscription.added")]
+    SubscriptionAdded,
+    /// A subscription was removed from a session that goes on, as is told of those that are added.
+    #[serde(rename = "subscription.removed")]
+    SubscriptionRemoved,
     /// One of a later version.
     #[serde(other, rename = "other")]
     Other,
@@ -53,7 +60,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// All that this version knows.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::ClientConnected,
         Self::ClientDisconnected,
         Self::ClientRefused,
@@ -66,6 +73,8 @@ impl EventKind {
         Self::ShardMoved,
         Self::RightDenied,
         Self::ApiChange,
+        Self::SubscriptionAdded,
+        Self::SubscriptionRemoved,
     ];
 
     /// As in JSON.
@@ -84,6 +93,8 @@ impl EventKind {
             Self::ShardMoved => "shard.moved",
             Self::RightDenied => "right.denied",
             Self::ApiChange => "api.change",
+            Self::SubscriptionAdded => "subscription.added",
+            Self::SubscriptionRemoved => "subscription.removed",
             Self::Other => "other",
         }
     }
@@ -111,7 +122,7 @@ pub struct Event {
     pub address: Option<String>,
     /// Why, as in logs and metrics.
     pub reason: Option<String>,
-    /// The topic of a message.
+    /// The topic of a message, or the filter of a subscription.
     pub topic: Option<String>,
     /// How often.
     pub count: Option<u64>,

@@ -14,7 +14,7 @@ use crate::rim::Rim;
 
 impl Client {
     /// The user that it has authenticated as, or else the one that it named.
-    fn user(&self) -> Option<&str> {
+    pub(crate) fn user(&self) -> Option<&str> {
         let confirmed = self.login.as_ref().and_then(|login| login.username());
         confirmed.or(self.session.username())
     }

@@ -16,6 +16,7 @@ use store_state::inbox::{InboxOp, InboxReply, SessionName, StoredSubscription};
 use crate::clients::{Client, ClientLoop, LoopIo};
 use crate::connect::claim;
 use crate::connect::claim::route_connection;
+use crate::events::SubscriptionHappened;
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::pending::{Answer, Pending};
@@ -24,9 +25,9 @@ use crate::retained::backlog::Owed;
 use crate::rim::Rim;
 use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
 use crate::shared::groups::Gauge;
-use crate::subscribe::parts;
 use crate::subscribe::parts::{AnswerTo, Parts};
 use crate::subscribe::room::Room;
+use crate::subscribe::{parts, told};
 
 /// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
 pub(super) type Part = Vec<Result<StoredSubscription, ReasonCode>>;
@@ -468,6 +469,10 @@ impl<R: Rim> ClientLoop<R> {
                 (subscribed.new, group)
             }
         };
+        if new {
+            let added = SubscriptionHappened::Added;
+            told::tell(&self.node.rim, client, added, &subscription.filter);
+        }
         let owes = subscription.wants_retained(new);
         Some(Added {
             owes: owes.then(|| Owed::new(filter.filter, wanted)),
@@ -620,6 +625,9 @@ impl<R: Rim> ClientLoop<R> {
             } else {
                 ReasonCode::NoSubscriptionExisted
             });
+            if existed && let Some(client) = self.clients.get(key) {
+                told::tell(&self.node.rim, client, SubscriptionHappened::Removed, text);
+            }
             removed.push(&**text);
             if filter.shared.is_none()
                 && let Some(client) = self.clients.get_mut(key)

@@ -5,3 +5,4 @@ pub(crate) mod grant;
 pub(crate) mod on_behalf;
 pub(crate) mod parts;
 mod room;
+mod told;
