@@ -26,8 +26,8 @@ mod serve;
 mod streams;
 
 pub use backend::{
-    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, MetricsFormat,
-    NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
+    MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
 };
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, LoginSession, NoSuchRole,

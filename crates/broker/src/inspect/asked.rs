@@ -18,8 +18,8 @@ use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
-    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
-    MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion, Traffic,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
+    LoginSession, MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 use authorization::Action;
 use broker_core::Drops;

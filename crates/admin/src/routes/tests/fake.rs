@@ -27,8 +27,9 @@ use crate::cluster::{
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
 use crate::{
-    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt, LoginSession,
-    MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion, Traffic,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
+    LoginSession, MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion,
+    Traffic,
 };
 
 /// The only user, an operator.
