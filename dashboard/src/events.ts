@@ -17,6 +17,7 @@ export interface LiveEvent {
   topic: string | null;
   count: number | null;
   detail: string | null;
+  subject: { node: string; node_name: string; state: string } | null;
 }
 
 export type StreamState = "opening" | "live" | "waiting" | "unavailable" | "broken";
@@ -28,7 +29,8 @@ export interface Stream {
 }
 
 const most = 200;
-const types = ["client.connected", "client.disconnected", "client.refused", "message.dropped", "alarm.raised", "alarm.cleared", "node.state", "shard.leader"];
+const types = ["client.connected", "client.disconnected", "client.refused", "message.dropped", "alarm.raised", "alarm.cleared", "node.state", "shard.leader", "shard.split", "shard.moved", "right.denied", "api.change",
+  "subscription.added", "subscription.removed"];
 
 export function useEvents(query: Record<string, string | undefined>): Stream {
   const [stream, setStream] = useState<Stream>({ state: "opening", events: [], gaps: [] });

@@ -1,5 +1,5 @@
 // What has happened to nodes in the last hour, to be marked in charts.
-import { apiUrl, ApiError, problemOf } from "./api";
+import { apiUrl, ApiError } from "./api";
 import { visible, words } from "./format";
 import type { LiveEvent } from "./events";
 
@@ -18,10 +18,9 @@ const together = 20;
 const kept = 3600;
 const most = 100;
 
-function mark({ type, at, reason, detail, node_name }: LiveEvent): Mark {
-  const [, node = "", state = ""] = type === "node.state" ? /^(.*) is (\S+)$/su.exec(detail ?? "") ?? [] : [];
-  const of = visible(type === "node.state" ? node : `${node_name ?? ""} ${words(reason ?? "alarm")}`);
-  return { at: Date.parse(at) / 1000, of, text: type === "node.state" ? `${of} ${visible(state)}` : of + (type === "alarm.cleared" ? " over" : "") };
+function mark({ type, at, reason, subject, node_name }: LiveEvent): Mark {
+  const of = visible(subject ? subject.node_name || subject.node : `${node_name ?? ""} ${words(reason ?? "alarm")}`);
+  return { at: Date.parse(at) / 1000, of, text: subject ? `${of} ${visible(subject.state)}` : of + (type === "alarm.cleared" ? " over" : "") };
 }
 
 /** Adds events to marks, in their order; what several nodes tell of the same is one mark, at the first time. */
@@ -59,22 +58,19 @@ export function messages(text: string): { all: Message[]; rest: string } {
   return { all, rest };
 }
 
-/** Where nobody has been yet: before all that these nodes remember. */
-export const beginning = (nodes: readonly string[]): string => nodes.map((node) => `${node}-0-0`).join(".");
-
 /** The stream has told all that there is when it is silent for longer than the half second between its questions. */
 const silence = 800;
 const longest = 5000;
 
 /**
- * What has happened behind the position `after`, and the position behind that. The stream is left again: a node has few of
+ * What has happened behind the position `after`, or in the last hour, and the position behind that. The stream is left again: a node has few of
  * them, and whoever looks at the overview all day is not to keep one.
  */
-export async function happened(after: string | null, abort: AbortSignal): Promise<{ events: LiveEvent[]; position: string | null }> {
+export async function happened(after: string | null, now: number, abort: AbortSignal): Promise<{ events: LiveEvent[]; position: string | null }> {
   const stop = new AbortController();
   const ends = setTimeout(() => stop.abort(), longest);
   let quiet: ReturnType<typeof setTimeout> | undefined;
-  const path = `/events?${new URLSearchParams({ type: types.join(), ...(after ? { after } : {}) })}`;
+  const path = `/events?${new URLSearchParams({ type: types.join(), ...(after ? { after } : { since: new Date((now - kept) * 1000).toISOString() }) })}`;
   let [events, position, text] = [[] as LiveEvent[], after, ""];
   try {
     const answer = await fetch(apiUrl(path), { headers: { Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: AbortSignal.any([abort, stop.signal]) });
@@ -102,6 +98,3 @@ export async function happened(after: string | null, abort: AbortSignal): Promis
   }
   return { events, position };
 }
-
-/** Whether the position cannot be used: it is that of a broker of another version. */
-export const isRefused = (error: unknown): boolean => problemOf(error).status === 400;

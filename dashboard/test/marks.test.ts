@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LiveEvent } from "../src/events";
-import { add, beginning, messages } from "../src/marks";
+import { add, messages } from "../src/marks";
 
 const start = Date.UTC(2026, 0, 1) / 1000;
 const event = (type: string, second: number, more: Partial<LiveEvent>): LiveEvent => ({
-  type, at: new Date((start + second) * 1000).toISOString(), node: "1", node_name: "mq-1", seq: "0", client_id: null, user: null, address: null, reason: null, topic: null, count: null, detail: null, ...more,
+  type, at: new Date((start + second) * 1000).toISOString(), node: "1", node_name: "mq-1", seq: "0", client_id: null, user: null, address: null, reason: null, topic: null, count: null, detail: null, subject: null, ...more,
 });
-const state = (second: number, node: string, reason: string) => event("node.state", second, { reason, detail: `${node} is ${reason}` });
+const state = (second: number, node: string, reason: string) => event("node.state", second, { reason, subject: { node: "2", node_name: node, state: reason } });
 const told = (marks: ReturnType<typeof add>) => marks.map(({ at, text }) => [at - start, text]);
 
 test("what several nodes tell is one mark, at the first time", () => {
@@ -41,5 +41,3 @@ test("server-sent events come in pieces", () => {
   assert.equal(rest, "event: node.state\nda");
   assert.deepEqual(messages(rest + "ta: {}\r\n\r\n"), { all: [{ type: "node.state", id: null, data: "{}" }], rest: "" });
 });
-
-test("the beginning is a position of all nodes", () => assert.equal(beginning(["2a", "2b"]), "2a-0-0.2b-0-0"));

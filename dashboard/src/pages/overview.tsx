@@ -23,7 +23,7 @@ export function Overview() {
   const nodes = usePolled((abort) => get("/nodes", {}, {}, abort), 5000, []);
   const rates = useRates(stats.value);
   const { series, problem } = useHistory();
-  const marks = useMarks(nodes.value?.items.map((node) => node.node));
+  const marks = useMarks();
   const minutes = route.value.parameters.window === "15" ? 15 : 60;
   return (
     <>
