@@ -9,7 +9,7 @@ import { password } from "./cluster.mjs";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../docs/images/dashboard");
 const hashes = {
-  overview: "overview", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", drops: "drops",
+  overview: "overview", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", busiest: "top", drops: "drops",
   topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
   retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms", try: "try.html",
 };

@@ -14,6 +14,7 @@ import { Retained } from "./pages/retained";
 import { Settings } from "./pages/settings";
 import { Shards } from "./pages/shards";
 import { Subscriptions } from "./pages/subscriptions";
+import { Top } from "./pages/top";
 import { Topics } from "./pages/topics";
 
 export interface PageEntry {
@@ -33,6 +34,7 @@ export const pages: PageEntry[] = [
   { page: "client", title: "Client", group: "Clients", show: ClientPage, within: "clients" },
   { page: "queues", title: "Queues", group: "Clients", show: Queues, key: "q" },
   { page: "drops", title: "Drops", group: "Clients", show: Drops, key: "d" },
+  { page: "top", title: "Busiest", group: "Clients", show: Top, key: "w" },
   { page: "topics", title: "Topics", group: "Clients", show: Topics, key: "t" },
   { page: "subscriptions", title: "Subscriptions", group: "Messages", show: Subscriptions, key: "s" },
   { page: "shared-groups", title: "Shared groups", group: "Messages", show: Groups },

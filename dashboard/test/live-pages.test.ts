@@ -70,7 +70,7 @@ const text = (page: Page, selector: string) => page.locator(selector).first().in
 const until = (page: Page, selector: string, timeout = 10_000) => page.waitForSelector(selector, { timeout });
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
-  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "drops", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
+  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
   "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "nowhere"];
 
 /** What axe finds on the page as it is. */
@@ -113,6 +113,17 @@ for (const [name, hash, button] of [
     await page.waitForSelector("dialog[open]", { state: "detached" });
   }, button === "Sign in" ? { role: null } : {}));
 }
+
+test("the busiest clients and topics are named, and lead to their pages", () => at("#/top", async (page) => {
+  for (const label of ["Publishers", "Subscribers", "Topics", "Slowest deliveries"]) await until(page, `table[aria-label="${label}"] tbody tr a`, 15_000);
+  await until(page, "main >> text=/ publishes most, [0-9.,]+.s; .+ is sent most, .+; the slowest delivery took .+ms, to /");
+  const first = await page.locator('table[aria-label="Publishers"] tbody tr a').first().getAttribute("data-copy");
+  await page.click("button >> text=bytes");
+  await until(page, "main >> text=/ publishes most, .+B.s/");
+  await page.click('table[aria-label="Publishers"] tbody tr a');
+  await until(page, "main nav.tabs, main .tabs");
+  assert.ok(first && page.url().includes("#/client?id="));
+}));
 
 test("hostile identifiers and topics are text", async () => {
   for (const id of [...hostile, longIdentifier] as string[]) {
