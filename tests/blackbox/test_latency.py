@@ -72,6 +72,19 @@ def test_the_time_for_which_a_receiver_was_away_is_not_measured(stage, name):
     assert more(stage, DELIVERY, before) == [0, 2, 0]
 
 
+def test_syncs_and_what_is_applied_are_measured(stage, name):
+    syncs, applied = ("heraldmq_store_sync_seconds", "heraldmq_store_apply_seconds")
+    before = [stage.metric(f"{metric}_count") for metric in (syncs, applied)]
+    with stage.client(name, clean=False, props={"session_expiry": 60}) as client:
+        client.subscribe(f"{name}/#", qos=1)
+        for _ in range(3):
+            client.published(f"{name}/a", qos=1)
+    for metric, then in zip((syncs, applied), before, strict=True):
+        # Each of the messages is acknowledged when it is synced, and after that applied.
+        assert stage.metric(f"{metric}_count") >= then + 3
+        assert 0 < stage.metric(f"{metric}_sum") < 60
+
+
 def test_the_history_has_the_times_of_each_sample_and_drops_by_reason(stage, name):
     def series():
         (node,) = stage.api("/api/v1/stats/history")["nodes"]
@@ -84,12 +97,14 @@ def test_the_history_has_the_times_of_each_sample_and_drops_by_reason(stage, nam
         subscriber.subscribe(f"{name}/a")
 
         def is_sampled():
+            # A session that is stored and ends.
+            stage.client(f"{name}-stored", clean=False, props={"session_expiry": 1}).close()
             publisher.published(f"{name}/a", qos=1)
             subscriber.message()
             publisher.publish("$SYS/not-mine")
-            return last("delivery_p99_ms")
+            return last("delivery_p99_ms") and last("log_sync_p99_ms") and last("apply_p99_ms")
 
-        until(is_sampled, timeout=30, what="a sample with deliveries")
+        until(is_sampled, timeout=30, what="a sample with deliveries and syncs")
         for measured in ("publish_ack", "delivery"):
             p50, p99, longest = (last(f"{measured}_{part}_ms") for part in ("p50", "p99", "max"))
             assert 0 < p50 <= p99 <= longest < 30_000

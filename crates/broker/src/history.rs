@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use admin::api::Counts;
-use net_api::Snapshot;
+use histogram::Snapshot;
 use parking_lot::Mutex;
 
 /// Between samples.
@@ -15,7 +15,7 @@ pub(crate) const STEP_MS: u64 = 10_000;
 const SAMPLES: usize = 360;
 
 /// What a sample has, in the order of its values; behind these it has the drops of each reason.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 27] = [
     "connections",
     "sessions",
     "subscriptions",
@@ -39,6 +39,10 @@ const NAMES: [&str; 23] = [
     "delivery_p50_ms",
     "delivery_p99_ms",
     "delivery_max_ms",
+    "log_sync_p99_ms",
+    "log_sync_max_ms",
+    "apply_p99_ms",
+    "apply_max_ms",
 ];
 
 /// Stands before the reason in the names of what was dropped for one.
@@ -57,6 +61,9 @@ pub(crate) struct Reading {
     /// From PUBLISH to its acknowledgement, and to its receivers on this node.
     pub(crate) acknowledgements: Snapshot,
     pub(crate) deliveries: Snapshot,
+    /// Syncs of the log, and what was applied to shards.
+    pub(crate) syncs: Snapshot,
+    pub(crate) applied: Snapshot,
     /// What was dropped, for every reason, in an order that does not change.
     pub(crate) dropped: Vec<(&'static str, u64)>,
 }
@@ -174,6 +181,8 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
     let known = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
     let acknowledgements = now.acknowledgements.since(&before.acknowledgements);
     let deliveries = now.deliveries.since(&before.deliveries);
+    let syncs = now.syncs.since(&before.syncs);
+    let applied = now.applied.since(&before.applied);
     let ms = |times: &Snapshot, share: f64| {
         let time = times.quantile(share);
         time.map_or(f64::NAN, |time| time.as_secs_f64() * 1_000.0)
@@ -202,6 +211,10 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
         ms(&deliveries, 0.5),
         ms(&deliveries, 0.99),
         ms(&deliveries, 1.0),
+        ms(&syncs, 0.99),
+        ms(&syncs, 1.0),
+        ms(&applied, 0.99),
+        ms(&applied, 1.0),
     ];
     let reasons = before.dropped.iter().zip(&now.dropped);
     let dropped = reasons.map(|((_, was), (_, is))| rate(*was, *is));
@@ -211,7 +224,7 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
 
 #[cfg(test)]
 mod tests {
-    use net_api::{Histogram, Micros};
+    use histogram::{Histogram, Micros};
 
     use super::*;
 

@@ -1,10 +1,10 @@
-//! How long messages take through this node, and turns of its loops, as histograms.
+//! How long messages take through this node, turns of its loops, and what the store does, as histograms.
 
 use std::sync::Arc;
 
 use broker_core::{BrokerStats, LatencyStats};
+use histogram::{Histogram, Snapshot};
 use mqtt_proto::QoS;
-use net_api::{Histogram, Snapshot};
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeMetric, MetricEncoder, NativeHistogram, NativeHistogramBuckets,
 };
@@ -84,7 +84,25 @@ pub(crate) fn encode_latency(encoder: &mut DescriptorEncoder<'_>, node: &Node) -
     }
     let (name, help) = ("loop_turn", "Time that turns of the event loops take");
     let metric = encoder.encode_descriptor(name, help, seconds, MetricType::Histogram)?;
-    Times(sum(node.rim.net.iter().map(|stats| &stats.turn_time))).encode(metric)
+    Times(sum(node.rim.net.iter().map(|stats| &stats.turn_time))).encode(metric)?;
+    let store = node.opened_store();
+    let of_store = [
+        (
+            "store_sync",
+            "Time that calls of fdatasync(2) for the log take",
+            store.map(|store| store.inspect().sync_times()),
+        ),
+        (
+            "store_apply",
+            "Time that it takes to apply a batch of committed requests to a shard, or a part of one; the shard does nothing else meanwhile",
+            store.map(|store| store.inspect().apply_times()),
+        ),
+    ];
+    for (name, help, times) in of_store {
+        let metric = encoder.encode_descriptor(name, help, seconds, MetricType::Histogram)?;
+        Times(times.unwrap_or_default()).encode(metric)?;
+    }
+    Ok(())
 }
 
 /// A histogram with classic and native buckets: a scrape in the text format has the classic ones, one for each doubling; one of

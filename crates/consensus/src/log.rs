@@ -20,6 +20,7 @@ use crate::seed::{self, Origin};
 use crate::stats::LogStats;
 use crate::tail_check;
 use crate::wal::{Condition, Wal, Writer, key};
+use histogram::Snapshot;
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]
@@ -99,6 +100,11 @@ impl Log {
     /// Counters and gauges.
     pub fn stats(&self) -> LogStats {
         self.wal.stats()
+    }
+
+    /// How long calls of `fdatasync` took since it was opened.
+    pub fn sync_times(&self) -> Snapshot {
+        self.wal.sync_times()
     }
 
     /// Whether it can be appended to, now and at each change.

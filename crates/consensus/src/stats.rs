@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use histogram::{Histogram, Micros, Snapshot};
+
 /// What a log has done since it was opened, and what it has to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogStats {
@@ -34,6 +36,8 @@ pub(crate) struct Counters {
     written_bytes: AtomicU64,
     syncs: AtomicU64,
     sync_nanoseconds: AtomicU64,
+    /// Files of the log are synced by several threads.
+    sync_times: Histogram,
     waiting_entries: AtomicU64,
     waiting_bytes: AtomicU64,
     waiting_requests: AtomicU64,
@@ -48,6 +52,7 @@ impl Counters {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.syncs.fetch_add(1, Relaxed);
         self.sync_nanoseconds.fetch_add(nanoseconds, Relaxed);
+        self.sync_times.record_shared(Micros::from(took));
     }
 
     pub(crate) fn queued(&self, entries: usize, bytes: usize) {
@@ -72,6 +77,12 @@ impl Counters {
     pub(crate) fn committed(&self, entries: usize) {
         self.batches.fetch_add(1, Relaxed);
         self.entries.fetch_add(entries as u64, Relaxed);
+    }
+
+    pub(crate) fn sync_times(&self) -> Snapshot {
+        let mut times = Snapshot::default();
+        self.sync_times.add_to(&mut times);
+        times
     }
 
     pub(crate) fn read(&self) -> LogStats {

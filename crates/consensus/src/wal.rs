@@ -20,6 +20,7 @@ use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
 use crate::stats::LogStats;
+use histogram::Snapshot;
 
 /// How long a write waits for space at first; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -139,6 +140,10 @@ impl Wal {
             disk_bytes: self.disk_bytes(),
             ..self.health.counters.read()
         }
+    }
+
+    pub(crate) fn sync_times(&self) -> Snapshot {
+        self.health.counters.sync_times()
     }
 
     /// What the files take on the disk. The engine itself counts each of them as full.

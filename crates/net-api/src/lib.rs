@@ -9,7 +9,6 @@
 mod arena;
 mod connections;
 mod counter;
-mod histogram;
 mod kind;
 mod peer;
 mod rate;
@@ -19,7 +18,6 @@ mod spoken;
 pub use arena::{Arena, Key};
 pub use connections::Connections;
 pub use counter::Counter;
-pub use histogram::{Histogram, Micros, Snapshot};
 pub use kind::Kind;
 pub use peer::PeerAddress;
 pub use rate::{BytesPerSecond, RateBucket, RateGroup, Rates};

@@ -22,11 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use histogram::Micros;
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use net_api::{
-    Arrival, Closed, ConnectionId, Connections, Key, Micros, Next, PeerAddress, Service, Transmit,
+    Arrival, Closed, ConnectionId, Connections, Key, Next, PeerAddress, Service, Transmit,
 };
 use parking_lot::Mutex;
 use transport::TransportError;

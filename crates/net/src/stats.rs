@@ -1,6 +1,7 @@
 //! Counters of one loop.
 
-use net_api::{Counter, Histogram};
+use histogram::Histogram;
+use net_api::Counter;
 use transport::TransportError;
 
 /// What one loop has done since the start.

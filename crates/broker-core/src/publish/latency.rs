@@ -4,9 +4,9 @@
 //! only. What a message's way costs is measured where it ends on the same node; a message that comes from another node is
 //! not measured, for its clock is another one.
 
+use histogram::{Histogram, Micros};
 use mqtt_proto::QoS;
 use mqtt_session::{TakenUp, Timed, TimedPacket};
-use net_api::{Histogram, Micros};
 
 use crate::traffic::Delays;
 
@@ -74,7 +74,7 @@ impl LatencyStats {
 mod tests {
     use std::num::NonZeroU64;
 
-    use net_api::Snapshot;
+    use histogram::Snapshot;
 
     use super::*;
     use crate::traffic::Messages;

@@ -1,6 +1,6 @@
 //! The clients whose messages are sent latest.
 
-use net_api::Micros;
+use histogram::Micros;
 
 use super::Messages;
 use super::table::{Slot, Table};

@@ -131,6 +131,8 @@ pub(crate) async fn record_history(inspect: Arc<Inspect>) {
                 disk_free_bytes: node.rim.disk.free_bytes(),
                 acknowledgements: acknowledgements(&node.stats),
                 deliveries: deliveries(&node.stats),
+                syncs: node.store().inspect().sync_times(),
+                applied: node.store().inspect().apply_times(),
                 dropped: Reason::all()
                     .map(|reason| (reason.as_str(), node.dropped(reason)))
                     .collect(),

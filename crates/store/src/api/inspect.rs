@@ -5,6 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use consensus::Log;
+use histogram::{Histogram, Snapshot};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::SlotRange;
 use store_state::api::StoreId;
@@ -93,6 +95,8 @@ pub struct Inspection<'a> {
     session: &'a ShardSet<SessionMachine>,
     inbox: &'a ShardSet<InboxMachine>,
     retain: &'a ShardSet<RetainMachine>,
+    log: &'a Log,
+    apply_times: &'a Histogram,
 }
 
 impl Store {
@@ -103,6 +107,8 @@ impl Store {
             session: &self.session,
             inbox: &self.inbox,
             retain: &self.retain,
+            log: &self.log,
+            apply_times: &self.apply_times,
         }
     }
 }
@@ -114,6 +120,21 @@ impl fmt::Debug for Inspection<'_> {
 }
 
 impl Inspection<'_> {
+    /// How long calls of `fdatasync` for the log took since the start.
+    #[must_use]
+    pub fn sync_times(&self) -> Snapshot {
+        self.log.sync_times()
+    }
+
+    /// How long it took to apply batches of requests to shards, or parts of batches, since the start. A shard does nothing
+    /// else meanwhile.
+    #[must_use]
+    pub fn apply_times(&self) -> Snapshot {
+        let mut times = Snapshot::default();
+        self.apply_times.add_to(&mut times);
+        times
+    }
+
     /// The record of a client.
     #[must_use]
     pub fn session(&self, client: &str) -> Look<SessionSummary> {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use consensus::{Condition, Log};
+use histogram::Histogram;
 use mqtt_session::Timestamp;
 use parking_lot::Mutex;
 use store_state::api::PerStore;
@@ -48,6 +49,7 @@ pub struct Store {
     pub(super) splits: Arc<Splits>,
     pub(super) known_peers: Arc<KnownPeers>,
     pub(super) led_shards: Arc<LedShards>,
+    pub(super) apply_times: Arc<Histogram>,
     pub(super) held_queues: Arc<HeldQueues>,
     pub(super) folder: Arc<Folder>,
     pub(super) log: Arc<Log>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consensus::{Log, Network, Nobody};
+use histogram::Histogram;
 use store_state::api::PerStore;
 use tokio::sync::watch;
 
@@ -28,6 +29,8 @@ pub(crate) struct NodeServices {
     pub(crate) folder: Arc<Folder>,
     pub(crate) stopping: watch::Receiver<Stop>,
     pub(crate) backlog: Backlog,
+    /// How long it took to apply batches, or parts of them.
+    pub(crate) apply_times: Arc<Histogram>,
     pub(crate) known_peers: Arc<KnownPeers>,
     pub(crate) led_shards: Arc<LedShards>,
     /// What the queues hold that this node keeps.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use consensus::{Applied, Mark, StateMachine, Tables};
+use histogram::Micros;
 use store_state::api::{Event, Failure};
 use store_state::{Batch, Request, SlotRange};
 use tokio::time::Instant;
@@ -137,10 +138,13 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
             ));
             return Applied::Done;
         };
+        let begun = Instant::now();
         let cost = &self.shard.stats.cost;
         let next = cost.during(Effort::Apply, &*self.listener, || {
             self.shard.apply(&*self.listener, batch, from)
         });
+        let took = Micros::from(begun.elapsed());
+        self.services.apply_times.record_shared(took);
         next.map_or(Applied::Done, Applied::GoOn)
     }
 

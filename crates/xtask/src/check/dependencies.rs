@@ -13,6 +13,7 @@ use crate::source::Crate;
 const ALLOWED: &[(&str, &[&str])] = &[
     // Of MQTT, or for its crates, and pure.
     ("hashing", &[]),
+    ("histogram", &[]),
     ("mqtt-proto", &[]),
     ("mqtt-session", &["mqtt-proto"]),
     ("mqtt-client", &["mqtt-proto"]),
@@ -36,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "authorization",
             "guard",
             "hashing",
+            "histogram",
             "mqtt-proto",
             "mqtt-session",
             "net-api",
@@ -50,16 +52,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("host", &[]),
     ("guard", &["config"]),
     ("transport", &["net-api"]),
-    ("net", &["net-api", "transport"]),
+    ("net", &["histogram", "net-api", "transport"]),
     (
         "authentication",
         &["authentication-api", "authorization", "config"],
     ),
-    ("consensus", &[]),
+    ("consensus", &["histogram"]),
     (
         "store",
         &[
             "consensus",
+            "histogram",
             "mqtt-session",
             "peer-protocol",
             "store-state",
@@ -80,6 +83,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "config",
             "consensus",
             "guard",
+            "histogram",
             "host",
             "mqtt-proto",
             "mqtt-session",

@@ -11,6 +11,7 @@ const PURE: &[&str] = &[
     "authentication-api",
     "authorization",
     "hashing",
+    "histogram",
     "mqtt-client",
     "mqtt-proto",
     "mqtt-session",

@@ -1,6 +1,10 @@
-//! How long something took, of one loop: a histogram of fixed, logarithmic buckets.
+//! How long something took: a histogram of fixed, logarithmic buckets.
+//!
+//! Deliberately absent: clocks, and how metrics are written.
 
-use crate::Counter;
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Buckets for each doubling of the time: schema 2 of native histograms of Prometheus.
 const PER_OCTAVE: usize = 4;
@@ -34,6 +38,12 @@ const fn ends_us() -> [u64; BUCKETS - 1] {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Micros(pub u64);
 
+impl From<Duration> for Micros {
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Micros {
     /// In seconds.
     #[must_use]
@@ -42,38 +52,47 @@ impl Micros {
     }
 }
 
-/// Times that the holder of a loop's lock counts and anybody reads. A bucket is a quarter of a doubling wide: what is
+/// Times that are counted by one thread at a time, or by several, and read by anybody. A bucket is a quarter of a doubling wide: what is
 /// read from it is at most a fifth too large. 728 bytes.
 #[derive(Debug)]
 pub struct Histogram {
-    buckets: [Counter; BUCKETS],
-    sum_us: Counter,
+    buckets: [AtomicU64; BUCKETS],
+    sum_us: AtomicU64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            buckets: std::array::from_fn(|_| Counter::default()),
-            sum_us: Counter::default(),
+            buckets: array::from_fn(|_| AtomicU64::new(0)),
+            sum_us: AtomicU64::new(0),
         }
     }
 }
 
 impl Histogram {
-    /// Counts one that took this long.
+    /// Counts one that took this long. Only one thread at a time calls it: a plain load and store, no locked instruction.
     pub fn record(&self, took: Micros) {
+        let add = |to: &AtomicU64, n| to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
         if let Some(bucket) = self.buckets.get(bucket_of(took)) {
-            bucket.add(1);
+            add(bucket, 1);
         }
-        self.sum_us.add(took.0);
+        add(&self.sum_us, took.0);
+    }
+
+    /// The same for several threads at once.
+    pub fn record_shared(&self, took: Micros) {
+        if let Some(bucket) = self.buckets.get(bucket_of(took)) {
+            bucket.fetch_add(1, Relaxed);
+        }
+        self.sum_us.fetch_add(took.0, Relaxed);
     }
 
     /// Adds what it has counted so far to a snapshot.
     pub fn add_to(&self, snapshot: &mut Snapshot) {
         for (sum, bucket) in snapshot.counts.iter_mut().zip(&self.buckets) {
-            *sum = sum.wrapping_add(bucket.get());
+            *sum = sum.wrapping_add(bucket.load(Relaxed));
         }
-        snapshot.sum.0 = snapshot.sum.0.wrapping_add(self.sum_us.get());
+        snapshot.sum.0 = snapshot.sum.0.wrapping_add(self.sum_us.load(Relaxed));
     }
 }
 
@@ -221,6 +240,23 @@ mod tests {
             panic!("one was counted");
         };
         assert_eq!(longest, 64_000_000);
+    }
+
+    #[test]
+    fn several_threads_count_all() {
+        let histogram = Histogram::default();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..10_000 {
+                        histogram.record_shared(Micros::from(Duration::from_millis(1)));
+                    }
+                });
+            }
+        });
+        let mut all = Snapshot::default();
+        histogram.add_to(&mut all);
+        assert_eq!((all.count(), all.sum()), (40_000, Micros(40_000_000)));
     }
 
     #[test]
