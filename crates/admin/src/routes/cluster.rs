@@ -36,6 +36,7 @@ pub(super) struct ShardQuery {
     #[serde(default)]
     leaderless: bool,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 

@@ -30,10 +30,12 @@ pub(super) struct ListQuery {
     /// On this node.
     node: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
     /// The `next` of the page before.
     after: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 
@@ -103,6 +105,7 @@ pub(super) struct DropSums {
 #[serde(deny_unknown_fields)]
 pub(super) struct LimitQuery {
     /// The most items, 1 to 500; 100 if it is not given.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
 }
 

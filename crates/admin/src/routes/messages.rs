@@ -114,10 +114,12 @@ pub(super) struct RetainedQuery {
     /// The topic filter that topics match; `#` if it is not given.
     filter: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
     /// The `next` of the page before.
     after: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 
@@ -146,10 +148,12 @@ pub(super) struct LevelsQuery {
     /// The topic whose next levels are listed; without it the first levels of all topics.
     below: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
     /// The `next` of the page before.
     after: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 
@@ -178,6 +182,7 @@ pub(super) struct TopicQuery {
     /// The topic. It stands in the query because it can have any characters, `/` among them.
     topic: String,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 
@@ -235,8 +240,10 @@ pub(super) struct QueuesQuery {
     /// What makes a queue one of the first: `messages`, `bytes` or `age`; `bytes` if it is not given.
     by: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given. A node remembers 128 of each class.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 

@@ -24,6 +24,7 @@ pub(super) struct SettingsQuery {
     /// The node whose values are the first; without it the one that answers.
     node: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 
@@ -51,6 +52,7 @@ pub(super) struct HistoryQuery {
     /// Only samples that end after this time, RFC 3339, such as the `end` of an earlier answer.
     since: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
 }
 
