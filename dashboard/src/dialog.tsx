@@ -16,8 +16,10 @@ export function Dialog({ title, close, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    dialog.current!.showModal();
-    return () => before?.focus();
+    const element = dialog.current!;
+    element.showModal();
+    // What is below an open dialog takes no focus.
+    return () => { element.close(); before?.focus(); };
   }, []);
   return (
     <dialog ref={dialog} aria-label={title} onCancel={(event) => { event.preventDefault(); close(); }}>
@@ -77,8 +79,8 @@ export function Confirm({ title, deed, danger, typed, disabled, act, close, chil
   );
 }
 
-/** A button that the role may not have. */
-export function Action({ needs, children, onClick, disabled }: { needs: Role; children: ComponentChildren; onClick(): void; disabled?: boolean }) {
+/** A button that the role may not have. `unless`: why it can do nothing at present. */
+export function Action({ needs, children, onClick, disabled, unless, quiet }: { needs: Role; children: ComponentChildren; onClick(): void; disabled?: boolean; unless?: string | null; quiet?: boolean }) {
   const allowed = may(needs);
-  return <button type="button" disabled={!allowed || disabled} title={allowed ? undefined : `needs ${needs}`} onClick={onClick}>{children}</button>;
+  return <button type="button" class={quiet ? "row-action" : undefined} disabled={!allowed || disabled || unless != null} title={allowed ? unless ?? undefined : `needs ${needs}`} onClick={onClick}>{children}</button>;
 }

@@ -156,7 +156,7 @@ function Facts({ polled }: { polled: Polled<Client> }) {
           <Fact name="Kind">{session === null ? unknown : session.durable ? `durable, ends ${session.expiry_s === null ? "never" : `${duration(session.expiry_s)} after the connection`}` : "ends with the connection"}</Fact>
           {session?.ends_at && <Fact name="Ends"><Moment at={session.ends_at} /></Fact>}
           <Fact name="Class">{session?.class ? visible(session.class) : unknown}</Fact>
-          <Fact name="Shard">{session?.shard == null ? unknown : `inbox ${session.shard}`}</Fact>
+          <Fact name="Shard">{session?.shard == null ? unknown : <a href={link("shards", { shard: `inbox ${session.shard}` })}>inbox {session.shard}</a>}</Fact>
           <Fact name="Will">{will ? <><Foreign text={will.topic} />, QoS {will.qos}{will.retain && ", retained"}{will.delay_s > 0 && `, after ${duration(will.delay_s)}`}</> : "none"}</Fact>
         </dl>
       </section>

@@ -1,12 +1,15 @@
 // Is load spread, and what does the balancer do?
+import { useEffect, useState } from "preact/hooks";
 import type { NodeId, ShardRow, SplitStatus } from "../api.types";
-import { get, missingOf } from "../api";
+import { get, missingOf, post } from "../api";
+import { half, led, nameOf, outcome, undoneFor, type Begun } from "../begun";
+import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
 import { Empty, Head, isStale } from "../notices";
 import { usePolled } from "../poll";
-import { link } from "../route";
+import { link, route } from "../route";
 import { Table } from "../table";
-import { State } from "../text";
+import { Fact, State } from "../text";
 
 const stores = ["inbox", "session", "retain"] as const;
 const slots = 65_536;
@@ -14,29 +17,132 @@ const slots = 65_536;
 /** The share of a core that its leader needs for it. */
 const load = (shard: ShardRow) => (shard.load ? (shard.load.propose_us + shard.load.apply_us + shard.load.read_us) / 1e6 : null);
 
+const needs = { transfer: "operator", split: "administrator" } as const;
+
 export function Shards() {
-  const shards = usePolled((abort) => get("/shards", {}, {}, abort), 5000, []);
+  const [begun, setBegun] = useState<Begun | null>(null);
+  const [quick, setQuick] = useState(false);
+  const [asked, setAsked] = useState<{ what: Begun["what"]; row: ShardRow } | null>(null);
+  const shards = usePolled((abort) => get("/shards", {}, {}, abort), quick ? 1000 : 5000, []);
   const rows = [...(shards.value?.items ?? [])].sort((a, b) => stores.indexOf(a.store) - stores.indexOf(b.store) || (a.first_slot ?? 0) - (b.first_slot ?? 0));
+  const chosen = rows.find((row) => nameOf(row) === route.value.parameters.shard);
+  // What came before the change was begun says nothing of it.
+  const seen = begun && (shards.at ?? 0) >= begun.since ? outcome(begun, rows, shards.at!) : null;
+  const waits = begun !== null && !seen?.over;
+  useEffect(() => setQuick(waits), [waits]);
+  const isBegun = (row: ShardRow) => waits && nameOf(row) === nameOf(begun);
   return (
     <>
-      <Head title="Shards" polled={shards} request="/shards" command="heraldmq shards">{shards.value && sentence(rows)}</Head>
+      <Head title="Shards" polled={shards} request="/shards" command="heraldmq shards">
+        {shards.value && sentence(rows)}
+      </Head>
+      <p class={seen ? "notice told" : "said"} role="status">{seen?.says}</p>
       {shards.value && rows.length === 0 && <Empty>{missingOf(shards.value).length > 0 ? "None on the nodes that answered." : "This broker has no stores."}</Empty>}
       {stores.map((store) => <Slots key={store} store={store} rows={rows.filter((row) => row.store === store && row.first_slot !== null)} />)}
-      <Table label="Shards" rows={rows} keyOf={(row) => `${row.store} ${row.shard}`} stale={isStale(shards)} columns={[
-        { head: "Shard", width: 10, cell: (row) => `${row.store} ${row.shard}` },
-        { head: "Slots", width: 12, cell: (row) => (row.first_slot === null ? unknown : `${row.first_slot}–${row.last_slot}`) },
+      <Table label="Shards" rows={rows} keyOf={(row) => nameOf(row)} stale={isStale(shards)} tone={(row) => (row === chosen ? "chosen" : "")} columns={[
+        { head: "Shard", width: 13, cell: (row) => <a href={link("shards", { shard: nameOf(row) })}>{nameOf(row)}</a> },
+        { head: "Slots", width: 11, cell: (row) => (row.first_slot === null ? unknown : `${row.first_slot}–${row.last_slot}`) },
         { head: "Leader", width: 8, cell: (row) => (row.leader === null ? <State is="down" say="none" /> : <a href={link("nodes", { node: row.leader })}>{visible(row.leader_name ?? row.leader)}</a>) },
         { head: "Voters", width: 17, cell: (row) => [...row.voters].sort((a, b) => (a.node_name < b.node_name ? -1 : 1)).map((voter, n) => <span key={voter.node} class={voter.reach === "up" ? "" : "state bad"}>{n > 0 && " "}{visible(voter.node_name)}{voter.reach !== "up" && ` ${voter.reach ?? unknown}`}</span>) },
         { head: "Load", width: 6, figure: true, cell: (row) => share(load(row)) },
-        { head: "Req /s", width: 7, figure: true, cell: (row) => count(row.load?.requests) },
-        { head: "Wait", width: 9, figure: true, cell: (row) => (row.load ? `${(row.load.wait_us / 1000).toFixed(2)} ms` : unknown) },
-        { head: "Sessions", width: 9, figure: true, cell: (row) => count(row.holds?.sessions) },
-        { head: "Messages", width: 10, figure: true, cell: (row) => count(row.holds?.messages) },
-        { head: "Bytes", width: 9, figure: true, cell: (row) => bytes(row.holds?.bytes) },
-        { head: "Last decision", cell: (row) => row.last_decision
+        { head: "Sessions", width: 8, figure: true, cell: (row) => count(row.holds?.sessions) },
+        { head: "Messages", width: 9, figure: true, cell: (row) => count(row.holds?.messages) },
+        { head: "Last decision", cell: (row) => isBegun(row) ? <State is="leaving" say={begun!.what === "transfer" ? `going to ${visible(begun!.toName)}` : "being split"} /> : row.last_decision
           ? <span title={row.last_decision.reason}>{words(row.last_decision.decision)} for {duration(row.last_decision.seconds)}{named(row.last_decision)}</span> : unknown },
+        { head: "Actions", width: 26, figure: true, cell: (row) => <span class="in-place end">
+          <Action needs={needs.transfer} unless={notTransferred(row)} onClick={() => setAsked({ what: "transfer", row })}>Lead elsewhere…</Action>
+          <Action needs={needs.split} unless={notSplit(row)} onClick={() => setAsked({ what: "split", row })}>Split…</Action>
+        </span> },
       ]} />
+      {chosen && <Details row={chosen} />}
+      {asked?.what === "transfer" && <Transfer row={asked.row} rows={rows} close={() => setAsked(null)} done={(what) => { setBegun(what); shards.again(); }} />}
+      {asked?.what === "split" && <Split row={asked.row} rows={rows} close={() => setAsked(null)} done={(what) => { setBegun(what); shards.again(); }} />}
     </>
+  );
+}
+
+const candidates = (row: ShardRow) => row.voters.filter((voter) => voter.node !== row.leader && voter.reach === "up");
+const notTransferred = (row: ShardRow) => (row.leader === null ? "nobody leads it" : row.voters.length < 2 ? "it has no other voter" : candidates(row).length === 0 ? "no other voter can be reached" : null);
+const notSplit = (row: ShardRow) => (row.leader === null ? "nobody leads it" : half(row) === null ? "it has one slot only" : null);
+const begin = (what: Begun["what"], { store, shard, term }: ShardRow, more: Partial<Begun>): Begun => ({ what, store, shard, term, to: "", toName: "", at: 0, since: Date.now(), ...more });
+const loadOf = (rows: ShardRow[], node: NodeId | null) => rows.filter((row) => row.leader === node).reduce((sum, row) => sum + (load(row) ?? 0), 0);
+const leads = (rows: ShardRow[], node: NodeId) => `${plural(led(rows).get(node) ?? 0, "shard")} led, ${share(loadOf(rows, node))} of a core`;
+
+interface ChangeProps {
+  row: ShardRow;
+  rows: ShardRow[];
+  close(): void;
+  done(what: Begun): void;
+}
+
+function Transfer({ row, rows, close, done }: ChangeProps) {
+  // The one that has least to do stands first.
+  const [voters] = useState(() => candidates(row).sort((a, b) => loadOf(rows, a.node) - loadOf(rows, b.node)));
+  const [to, setTo] = useState(voters[0]?.node ?? "");
+  const toName = voters.find((voter) => voter.node === to)?.node_name ?? "";
+  const uneven = undoneFor(row, to, rows);
+  const away = row.voters.filter((voter) => voter.reach !== "up");
+  async function act() {
+    const what = begin("transfer", row, { to, toName });
+    await post("/cluster/transfer-leader", { store: row.store, shard: row.shard, to });
+    done(what);
+  }
+  return (
+    <Confirm title={`Let another node lead ${nameOf(row)}?`} deed={`Let ${visible(toName)} lead`} act={act} close={close}>
+      <p>Clients stay connected. What they ask of this shard waits until the new leader has taken over, as a rule for some milliseconds.</p>
+      <dl>
+        <Fact name="From">{visible(row.leader_name ?? row.leader ?? unknown)}: {leads(rows, row.leader!)}</Fact>
+        <Fact name="This shard">{row.load ? `${share(load(row))} of a core, ${plural(row.load.requests, "request")} a second` : "its load is not known"}</Fact>
+        {away.length > 0 && <Fact name="Not reached"><State is="down" say={`${away.map((voter) => visible(voter.node_name)).join(", ")} cannot lead now`} /></Fact>}
+      </dl>
+      <label class="field">To<select value={to} onChange={(event) => setTo(event.currentTarget.value)}>{voters.map((voter) => <option key={voter.node} value={voter.node}>{visible(voter.node_name)}: {leads(rows, voter.node)}</option>)}</select></label>
+      <p class="soft small reserve">{uneven
+        ? `${visible(toName)} would lead ${plural(uneven.more, "shard")}, and ${visible(uneven.name)} ${uneven.has === 0 ? "none" : count(uneven.has)}: the cluster evens that out by itself, and may undo the transfer at once.`
+        : "The cluster moves leaders by itself as well: if the load of the nodes becomes uneven, it may undo the transfer after a minute."}</p>
+    </Confirm>
+  );
+}
+
+function Split({ row, rows, close, done }: ChangeProps) {
+  const [at, setAt] = useState(() => String(half(row)));
+  const [first, last] = [row.first_slot ?? 0, row.last_slot ?? 0];
+  const slot = Number(at);
+  const fits = /^\d+$/.test(at) && slot > first && slot <= last;
+  const byLoad = row.load?.half;
+  async function act() {
+    const what = begin("split", row, { at: slot });
+    await post("/cluster/split", { store: row.store, shard: row.shard, at: slot });
+    done(what);
+  }
+  return (
+    <Confirm title={`Split ${nameOf(row)}?`} deed={`Split ${nameOf(row)}`} danger disabled={!fits} act={act} close={close}>
+      <p>A new shard with the same voters gets the upper slots, with all {row.store === "retain" ? "topics" : "sessions"} that belong to them. Clients stay connected; what they ask of this shard waits for some milliseconds. <strong>Shards are never merged</strong>, and after the first split an earlier version of the broker refuses the data folder.</p>
+      <dl>
+        <Fact name="Slots">{first}–{last}, {count(last - first + 1)} of {count(slots)}</Fact>
+        <Fact name="Load">{row.load ? `${share(load(row))} of a core${byLoad ? `, of which ${byLoad.below} % below slot ${byLoad.slot}` : ""}` : "not known"}</Fact>
+        <Fact name="Keeps">{fits ? `${first}–${slot - 1}` : unknown}</Fact>
+        <Fact name="New shard">{fits ? `${row.store} ${slot} with ${slot}–${last}; the store has ${plural(rows.filter(({ store }) => store === row.store).length + 1, "shard")} then` : `begins between ${first + 1} and ${last}`}</Fact>
+      </dl>
+      <label class="field">First slot of the new shard<input value={at} inputMode="numeric" aria-invalid={!fits} onInput={(event) => setAt(event.currentTarget.value.trim())} autocomplete="off" /></label>
+    </Confirm>
+  );
+}
+
+/** What the table has no place for. */
+function Details({ row }: { row: ShardRow }) {
+  return (
+    <section class="panel details" aria-label={nameOf(row)}>
+      <h2>{nameOf(row)}</h2>
+      <dl>
+        <Fact name="Term">{row.term}, version {row.version ?? unknown}</Fact>
+        <Fact name="Holds">{bytes(row.holds?.bytes)}</Fact>
+        <Fact name="Requests">{row.load ? `${count(row.load.requests)} a second` : unknown}</Fact>
+        <Fact name="Wait">{row.load ? `${(row.load.wait_us / 1000).toFixed(2)} ms before a request is proposed` : unknown}</Fact>
+        <Fact name="Load halves">{row.load?.half ? `at slot ${row.load.half.slot}, with ${row.load.half.below} % below it` : unknown}</Fact>
+        <Fact name="Learners">{row.learners.length === 0 ? "none" : row.learners.map((learner) => visible(learner.node_name)).join(", ")}</Fact>
+        <Fact name="Last decision">{row.last_decision ? `${decision(row.last_decision)}, for ${duration(row.last_decision.seconds)}` : unknown}</Fact>
+      </dl>
+    </section>
   );
 }
 
