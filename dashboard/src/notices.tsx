@@ -109,6 +109,9 @@ function AsCommand({ request, body, command }: Pick<HeadProps, "request" | "body
   );
 }
 
+/** What was done, or is under way. */
+export const Told = ({ children }: { children?: string | null | undefined }) => <p class={children ? "notice told" : "said"} role="status">{children}</p>;
+
 export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
 }

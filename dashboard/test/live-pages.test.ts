@@ -97,6 +97,7 @@ for (const [name, hash, button] of [
   ["help", "", "Help"], ["the table of a chart", "", "table"], ["a login", "", "Sign in"], ["the ban of anybody", "bans", "Ban…"],
   ["the end of a session", "client?id=archive", "End session…"], ["the ban of a client", "client?id=archive", "Ban…"],
   ["an emptied queue", "client?id=archive&tab=queue", "Empty queue…"], ["a drain", "nodes", "Drain…"], ["an eviction", "nodes", "Evict…"],
+  ["a disconnection in the list", "clients", "Disconnect…"], ["an emptied queue in the list", "queues", "Empty queue…"],
   ["a transfer", "shards", "Lead elsewhere…"], ["a split", "shards", "Split…"],
 ] as const) {
   test(`axe finds nothing in the dialog of ${name}`, () => at(`#/${hash}`, async (page) => {
@@ -322,6 +323,32 @@ test("a queue is emptied, and the session stays", () => at(link("client", { id: 
   await until(page, "text=Nothing waits for it.");
   await page.waitForFunction(() => document.querySelector('.answer').innerText.startsWith('Away'));
 }));
+
+test("a client is disconnected in the list, by keyboard", () => at(link("clients", { prefix: "press-6" }), async (page) => {
+  const row = page.locator("main tbody tr", { hasText: "press-6" });
+  await row.locator("th a").focus();
+  await page.keyboard.press(".");
+  await page.keyboard.press("Enter");
+  await until(page, "dialog[open]");
+  assert.equal(await page.evaluate("document.activeElement.innerText"), "Cancel");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await until(page, "main [role=status] >> text=The connection of press-6 was closed.");
+  await row.locator("td", { hasText: "away" }).waitFor();
+  assert.equal(await row.locator("button").count(), 0, "who is away has no connection");
+}, { role: "operator" }));
+
+test("a queue is emptied in the list", () => at("#/queues", async (page) => {
+  const row = page.locator("main tbody tr", { has: page.locator("th a:text-is('night-report')") });
+  await row.waitFor();
+  const waiting = Number((await row.locator("td").first().innerText()).replace(",", ""));
+  await row.locator("button", { hasText: "Empty queue…" }).click();
+  await page.fill("dialog input", "night-report");
+  await page.click("dialog button.danger");
+  await until(page, "main [role=status] >> text=/^night-report: \\d+ messages were dropped\\.$/");
+  assert.ok(Number((await text(page, "main [role=status]")).match(/(\d+) messages/)![1]) >= waiting);
+  assert.deepEqual(await found(page), []);
+}, { role: "operator" }));
 
 test("a drain is marked in the charts, also for whoever comes afterwards", async () => {
   const labels = (page: Page) => page.locator("figure.chart .plot").evaluateAll((plots) => plots.map((plot) => plot.getAttribute("aria-label")!));

@@ -1,7 +1,8 @@
 // What is with this client?
 import { useState } from "preact/hooks";
 import type { AclAnswer, Client, DropRow, QueuedMessage, SubscriptionRow } from "../api.types";
-import { fitsPath, get, missingOf, post, problemOf, remove, type Problem } from "../api";
+import { EmptyQueue, actOn } from "../actions";
+import { fitsPath, get, missingOf, post, problemOf, type Problem } from "../api";
 import { secondsSince } from "../clock";
 import { quote } from "../command";
 import { Action, Confirm } from "../dialog";
@@ -79,8 +80,7 @@ function Actions({ id, client, done }: { id: string; client: Client; done(what: 
   const name = middle(visible(id), 40);
   const close = () => setAsked(null);
   async function act(action: "disconnect" | "end_session") {
-    const [result] = await post("/actions", { action, client_ids: [id] });
-    if (result?.problem) throw new Error(result.problem.detail);
+    await actOn(id, action);
     done(action === "disconnect" ? "The connection was closed." : "The session was ended.");
   }
   async function disconnect() {
@@ -239,11 +239,6 @@ function Queue({ id, waiting }: { id: string; waiting: number }) {
   const [shown, setShown] = useState<QueuedMessage | null>(null);
   const [asked, setAsked] = useState(false);
   const [done, setDone] = useState<string | null>(null);
-  async function empty() {
-    const purge = await remove("/sessions/{client_id}/queue", { budget_ms: 5000 }, { client_id: id });
-    setDone(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " More waits: it could not be dropped in time."}`);
-    pages.again();
-  }
   const rows = pages.value?.items ?? [];
   if (!payloads && !fitsPath(id)) return <Empty>The queue of this identifier needs an operator: it does not fit into a path.</Empty>;
   return (
@@ -251,11 +246,7 @@ function Queue({ id, waiting }: { id: string; waiting: number }) {
       {pages.problem ? <Failed problem={pages.problem} again={pages.again} /> : <Partial missing={missingOf(pages.value)} />}
       {fitsPath(id) && (waiting > 0 || rows.length > 0) && <p class="in-place"><Action needs="operator" onClick={() => setAsked(true)}>Empty queue…</Action></p>}
       {done && <p role="status">{done}</p>}
-      {asked && (
-        <Confirm title={`Empty the queue of ${middle(visible(id), 40)}?`} deed="Empty queue" danger typed={id} act={empty} close={() => setAsked(false)}>
-          <p>{plural(waiting, "message")} that wait are dropped, for the reason <em>purged</em>. What the client may have got already stays, and so do its session and its subscriptions.</p>
-        </Confirm>
-      )}
+      {asked && <EmptyQueue id={id} waiting={waiting} close={() => setAsked(false)} done={(what) => { setDone(what); pages.again(); }} />}
       {pages.value && (rows.length === 0 ? <Empty>Nothing waits for it.</Empty> : (
         <Table label="Queued messages, the oldest first" open rows={rows} keyOf={(row) => row.sequence} columns={[
           { head: "Sequence", width: 13, figure: true, cell: (row) => row.sequence },

@@ -1,11 +1,13 @@
 // Which client do you mean?
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ClientRow } from "../api.types";
+import { Disconnect } from "../actions";
 import { get, missingOf } from "../api";
 import { quote } from "../command";
+import { Action } from "../dialog";
 import { count, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
-import { Empty, Head, isStale } from "../notices";
+import { Empty, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { replaceParameters, route } from "../route";
 import { Table } from "../table";
@@ -17,6 +19,8 @@ export function Clients() {
   const parameters = route.value.parameters;
   const asked = Object.fromEntries(filters.map((name) => [name, parameters[name]]));
   const pages = usePages<ClientRow>((after, abort) => get("/clients", { ...asked, limit: 100, after }, {}, abort), 10_000, filters.map((name) => asked[name]));
+  const [leaving, setLeaving] = useState<string | null>(null);
+  const [done, setDone] = useState<string | null>(null);
   const rows = pages.value?.items ?? [];
   const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
   return (
@@ -25,19 +29,22 @@ export function Clients() {
         {pages.value && sentence(rows, asked, pages.number, pages.forward !== null)}
       </Head>
       <Filters asked={asked} />
+      <Told>{done}</Told>
       {pages.value && rows.length === 0
         ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : "No client fits. Clear a filter, or search with fewer letters: identifiers are found by how they begin."}</Empty>
         : <Table label="Clients" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
           { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
           { head: "State", width: 13, cell: (row) => <State is={row.state} /> },
-          { head: "Node", width: 11, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
-          { head: "For", width: 13, figure: true, cell: (row) => <Ago at={row.since} /> },
-          { head: "User", width: 14, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
-          { head: "Address", width: 20, cell: (row) => row.address ?? "" },
+          { head: "Node", width: 9, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
+          { head: "For", width: 12, figure: true, cell: (row) => <Ago at={row.since} /> },
+          { head: "User", width: 12, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
+          { head: "Address", width: 18, cell: (row) => row.address ?? "" },
           { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
           { head: "Queued", width: 9, figure: true, cell: (row) => count(row.queue_messages) },
+          { head: "Actions", width: 15.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
         ]} />}
       <Pager pages={pages} what="client" />
+      {leaving !== null && <Disconnect id={leaving} close={() => setLeaving(null)} done={(what) => { setDone(what); pages.again(); }} />}
     </>
   );
 }

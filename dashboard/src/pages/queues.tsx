@@ -1,7 +1,10 @@
 // Who is behind?
-import { get, missingOf } from "../api";
-import { bytes, count, duration, plural, rate, unknown, visible } from "../format";
-import { Empty, Head, isStale } from "../notices";
+import { useState } from "preact/hooks";
+import { EmptyQueue } from "../actions";
+import { fitsPath, get, missingOf } from "../api";
+import { Action } from "../dialog";
+import { bytes, count, duration, middle, plural, rate, unknown, visible } from "../format";
+import { Empty, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { link, replaceParameters, route } from "../route";
 import { Table } from "../table";
@@ -14,6 +17,8 @@ export function Queues() {
   const by = (Object.keys(rankings) as (keyof typeof rankings)[]).find((name) => name === route.value.parameters.by) ?? "messages";
   const queues = usePolled((abort) => get("/queues", { by, limit: 100 }, {}, abort), 5000, [by]);
   const holders = usePolled((abort) => get("/backpressure", { limit: 20 }, {}, abort), 10_000, []);
+  const [emptied, setEmptied] = useState<QueueRow | null>(null);
+  const [done, setDone] = useState<string | null>(null);
   const rows = queues.value?.items ?? [];
   const full = rows.filter((row) => fill(row) >= 1).length;
   return (
@@ -21,6 +26,7 @@ export function Queues() {
       <Head title="Queues" polled={queues} request={`/queues?by=${by}&limit=100`}>
         {queues.value && (rows.length === 0 ? "Nothing waits for a durable session." : `${rows.length === 100 ? "At least " : ""}${plural(rows.length, "durable session")} ${rows.length === 1 ? "has" : "have"} messages waiting; ${full === 0 ? "no queue is full" : `${plural(full, "queue is full", "queues are full")}`}.`)}
       </Head>
+      <Told>{done}</Told>
       <div class="section-head">
         <h2>By {rankings[by]}</h2>
         <span class="switch">
@@ -30,17 +36,18 @@ export function Queues() {
       {queues.value && rows.length === 0 ? <Empty>{missingOf(queues.value).length > 0 ? "None on the nodes that answered." : "Queues of durable sessions are listed here once messages wait in them."}</Empty>
         : <Table label="Queues" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(queues)} columns={[
           { head: "Client", cell: (row) => <ClientLink id={row.client_id} tab="queue" /> },
-          { head: "Messages", width: 10, figure: true, cell: (row) => count(row.messages) },
-          { head: "Limit", width: 8, figure: true, cell: (row) => count(row.limit_messages) },
+          { head: "Messages", width: 9, figure: true, cell: (row) => count(row.messages) },
+          { head: "Limit", width: 7, figure: true, cell: (row) => count(row.limit_messages) },
           { head: "Full", width: 15, cell: (row) => <><Bar part={fill(row)} /> {Math.round(fill(row) * 100)} %</> },
           { head: "Bytes", width: 9, figure: true, cell: (row) => bytes(row.bytes) },
           { head: "Oldest", width: 12, figure: true, cell: (row) => <Ago at={row.oldest_at} /> },
-          { head: "In /s", width: 8, figure: true, cell: (row) => rate(row.in_per_s) },
-          { head: "Out /s", width: 8, figure: true, cell: (row) => rate(row.out_per_s) },
-          { head: "Empty in", width: 11, figure: true, cell: emptyIn },
-          { head: "Class", width: 8, cell: (row) => visible(row.class) },
+          { head: "In /s", width: 6.2, figure: true, cell: (row) => rate(row.in_per_s) },
+          { head: "Out /s", width: 6.2, figure: true, cell: (row) => rate(row.out_per_s) },
+          { head: "Empty in", width: 9, figure: true, cell: emptyIn },
           { head: "Led by", width: 8, cell: (row) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> },
+          { head: "Actions", width: 16.5, figure: true, cell: (row) => <Action quiet needs="operator" unless={fitsPath(row.client_id) ? null : "its identifier does not fit into a path"} onClick={() => setEmptied(row)}>Empty queue…</Action> },
         ]} />}
+      {emptied && <EmptyQueue id={emptied.client_id} waiting={emptied.messages} close={() => setEmptied(null)} done={(what) => { setDone(`${middle(visible(emptied.client_id), 40)}: ${what}`); queues.again(); }} />}
       <h2 class="section-title">Publishers that were held back</h2>
       {holders.value && (holders.value.items.length === 0 ? <Empty>No publisher had to wait for a full queue.</Empty> : (
         <Table label="Publishers that were held back" open rows={holders.value.items} keyOf={(row) => `${row.publisher} ${row.subscriber}`} columns={[

@@ -5,7 +5,7 @@ import { get, missingOf, post } from "../api";
 import { half, led, nameOf, outcome, undoneFor, type Begun } from "../begun";
 import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
-import { Empty, Head, isStale } from "../notices";
+import { Empty, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { link, route } from "../route";
 import { Table } from "../table";
@@ -36,7 +36,7 @@ export function Shards() {
       <Head title="Shards" polled={shards} request="/shards" command="heraldmq shards">
         {shards.value && sentence(rows)}
       </Head>
-      <p class={seen ? "notice told" : "said"} role="status">{seen?.says}</p>
+      <Told>{seen?.says}</Told>
       {shards.value && rows.length === 0 && <Empty>{missingOf(shards.value).length > 0 ? "None on the nodes that answered." : "This broker has no stores."}</Empty>}
       {stores.map((store) => <Slots key={store} store={store} rows={rows.filter((row) => row.store === store && row.first_slot !== null)} />)}
       <Table label="Shards" rows={rows} keyOf={(row) => nameOf(row)} stale={isStale(shards)} tone={(row) => (row === chosen ? "chosen" : "")} columns={[

@@ -1,0 +1,42 @@
+// What is done to a client or its queue from more than one page.
+import { ApiError, post, remove, type Problem } from "./api";
+import { Confirm } from "./dialog";
+import { middle, plural, visible } from "./format";
+import { link } from "./route";
+
+export async function actOn(id: string, action: "disconnect" | "end_session"): Promise<void> {
+  const [result] = await post("/actions", { action, client_ids: [id] });
+  if (result?.problem) throw new ApiError(result.problem as unknown as Problem);
+}
+
+interface Asked {
+  id: string;
+  close(): void;
+  /** Says what was done. */
+  done(what: string): void;
+}
+
+export function Disconnect({ id, close, done }: Asked) {
+  const name = middle(visible(id), 40);
+  async function act() {
+    await actOn(id, "disconnect");
+    done(`The connection of ${name} was closed.`);
+  }
+  return (
+    <Confirm title={`Disconnect ${name}?`} deed="Disconnect" danger act={act} close={close}>
+      <p>The broker closes the connection. The client may come back at once; <a href={link("client", { id })}>its page</a> also bans it.</p>
+    </Confirm>
+  );
+}
+
+export function EmptyQueue({ id, waiting, close, done }: Asked & { waiting: number }) {
+  async function act() {
+    const purge = await remove("/sessions/{client_id}/queue", { budget_ms: 5000 }, { client_id: id });
+    done(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " More waits: it could not be dropped in time."}`);
+  }
+  return (
+    <Confirm title={`Empty the queue of ${middle(visible(id), 40)}?`} deed="Empty queue" danger typed={id} act={act} close={close}>
+      <p>{plural(waiting, "message")} that wait are dropped, for the reason <em>purged</em>. What the client may have got already stays, and so do its session and its subscriptions.</p>
+    </Confirm>
+  );
+}
