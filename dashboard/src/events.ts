@@ -30,7 +30,7 @@ export interface Stream {
 
 const most = 200;
 const types = ["client.connected", "client.disconnected", "client.refused", "message.dropped", "alarm.raised", "alarm.cleared", "node.state", "shard.leader", "shard.split", "shard.moved", "right.denied", "api.change",
-  "subscription.added", "subscription.removed"];
+  "session.begun", "session.ended", "subscription.added", "subscription.removed"];
 
 export function useEvents(query: Record<string, string | undefined>): Stream {
   const [stream, setStream] = useState<Stream>({ state: "opening", events: [], gaps: [] });

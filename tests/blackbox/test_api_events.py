@@ -260,3 +260,28 @@ def test_the_command_prints_a_line_for_each_event(stage, name):
     assert done.returncode == 0, done.stderr
     done = run("events", "--type", "nothing", "--url", url)
     assert done.returncode == 1 and "types of events" in done.stderr
+
+
+def test_sessions_that_begin_and_end_are_told_with_the_reason(stage, keys, name):  # noqa: F811
+    kinds = "session.begun,session.ended"
+    with watch(stage, type=kinds, prefix=name) as stream:
+        # A session that ends with its connection is none that begins or ends for others.
+        stage.client(f"{name}-clean").close()
+        for ends, expiry in (("disconnect", 600), ("clean_start", 600), ("expired", 1), ("operator", 600)):
+            client = stage.client(f"{name}-{ends}", clean=False, props={"session_expiry": expiry})
+            if ends == "disconnect":
+                client.disconnect(0, {"session_expiry": 0})
+            client.close()
+        # It goes on, and does not begin again.
+        until(lambda: stage.api(f"/api/v1/clients?prefix={name}-operator")["items"][0]["state"] == "away", what="its end")
+        stage.client(f"{name}-operator", clean=False, props={"session_expiry": 600}).close()
+        stage.client(f"{name}-clean_start", clean=True).close()
+        until(lambda: stage.api(f"/api/v1/clients?prefix={name}-operator")["items"][0]["state"] == "away", what="its end")
+        operator = keys["operator"].read_text().strip()
+        assert request(stage, "DELETE", f"/api/v1/sessions/{name}-operator", key=operator)[0] == 200
+        ends = {"disconnect", "clean_start", "expired", "operator"}
+        seen = []
+        while len(seen) < 8:
+            kind, data = stream.next()
+            seen.append((kind, data["client_id"].removeprefix(f"{name}-"), data["reason"]))
+        assert sorted(seen) == sorted([("session.begun", end, None) for end in ends] + [("session.ended", end, end) for end in ends])

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use store_state::session::SessionEnd;
+
 /// Something that has happened to a client on this node.
 #[derive(Clone, Copy)]
 pub struct ClientEvent<'a> {
@@ -48,6 +50,26 @@ pub enum SubscriptionHappened {
     Added,
     /// It was removed, and the session goes on.
     Removed,
+}
+
+/// A session that outlasts its connection has begun on this node, or has ended in a shard that this node leads.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionEvent<'a> {
+    /// Which of the two.
+    pub what: SessionHappened,
+    /// The client identifier.
+    pub client_id: &'a str,
+    /// The user of the client that has begun it.
+    pub user: Option<&'a str>,
+}
+
+/// What happened to a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionHappened {
+    /// There was none before.
+    Begun,
+    /// It is no more.
+    Ended(SessionEnd),
 }
 
 impl fmt::Debug for ClientEvent<'_> {

@@ -45,7 +45,9 @@ pub use backpressure::slow::SlowSubscribers;
 pub use clients::{ClientLoop, Done, FromLoop, LoopMessage, STORED_NAME};
 pub use connect::departures::Departure;
 pub use drops::{Drop, Drops, DropsSince, Reason};
-pub use events::{ClientEvent, Happened, SubscriptionEvent, SubscriptionHappened};
+pub use events::{
+    ClientEvent, Happened, SessionEvent, SessionHappened, SubscriptionEvent, SubscriptionHappened,
+};
 pub use excerpt::excerpt;
 pub use key::SessionKey;
 pub use node::{Node, NodeOptions, Pressure};

@@ -12,7 +12,7 @@ use net_api::PeerAddress;
 use store_state::api::Store;
 
 use crate::clients::message::LoopMessage;
-use crate::events::{ClientEvent, SubscriptionEvent};
+use crate::events::{ClientEvent, SessionEvent, SubscriptionEvent};
 use crate::node::Node;
 use crate::peers::Links;
 
@@ -91,6 +91,9 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
 
     /// A subscription was added or removed, for those who watch. There may be many at once.
     fn tell_subscription(&self, _: &SubscriptionEvent<'_>) {}
+
+    /// A session has begun or ended, for those who watch. There may be many at once.
+    fn tell_session(&self, _: &SessionEvent<'_>) {}
 
     /// The topics below `$SYS` and their values now.
     fn sys_topics(&self, node: &Node<Self>) -> Vec<(String, String)>;

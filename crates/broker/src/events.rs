@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use admin::ApiChange;
 use admin::api::{EventKind, EventSubject};
-use broker_core::{ClientEvent, Happened, SubscriptionEvent, SubscriptionHappened};
+use broker_core::{
+    ClientEvent, Happened, SessionEvent, SessionHappened, SubscriptionEvent, SubscriptionHappened,
+};
 use mqtt_session::Timestamp;
 use parking_lot::Mutex;
 
@@ -29,6 +31,9 @@ const API_CHANGES: u64 = 100;
 
 /// Subscriptions that are told one by one in a second, of those that are added and of those that are removed.
 const SUBSCRIPTIONS: u64 = 100;
+
+/// Sessions that have begun, and those that have ended, in a second that are told one by one.
+const SESSIONS: u64 = 100;
 
 /// Something that has happened.
 #[derive(Clone, PartialEq, Debug)]
@@ -103,6 +108,8 @@ pub(crate) struct Events {
     api_changes: PerSecond<API_CHANGES>,
     added: PerSecond<SUBSCRIPTIONS>,
     removed: PerSecond<SUBSCRIPTIONS>,
+    begun: PerSecond<SESSIONS>,
+    ended: PerSecond<SESSIONS>,
 }
 
 impl Events {
@@ -138,6 +145,26 @@ impl Events {
         }
     }
 
+    /// A session has begun or ended, at a time in ms of Unix time.
+    pub(crate) fn handle_session(&self, event: &SessionEvent<'_>, at_ms: u64) {
+        let (kind, reason, is_told) = match event.what {
+            SessionHappened::Begun => (EventKind::SessionBegun, None, self.begun.take()),
+            SessionHappened::Ended(why) => (
+                EventKind::SessionEnded,
+                Some(why.as_str()),
+                self.ended.take(),
+            ),
+        };
+        if is_told {
+            self.push(Event {
+                client_id: Some(shown(event.client_id)),
+                user: event.user.map(shown),
+                reason: reason.map(Cow::Borrowed),
+                ..Event::new(kind, at_ms)
+            });
+        }
+    }
+
     /// Somebody has changed something by HTTP, at a time in ms of Unix time.
     pub(crate) fn handle_api_change(&self, change: &ApiChange, at_ms: u64) {
         if self.api_changes.take() {
@@ -159,6 +186,8 @@ impl Events {
             (EventKind::ApiChange, self.api_changes.begin_second()),
             (EventKind::SubscriptionAdded, self.added.begin_second()),
             (EventKind::SubscriptionRemoved, self.removed.begin_second()),
+            (EventKind::SessionBegun, self.begun.begin_second()),
+            (EventKind::SessionEnded, self.ended.begin_second()),
         ];
         for (kind, count) in left_out {
             if count.is_some() {

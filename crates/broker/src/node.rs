@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use admin::Rights;
 use authentication::Authentication;
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{ClientEvent, LoopMessage, Rim, SubscriptionEvent};
+use broker_core::{ClientEvent, LoopMessage, Rim, SessionEvent, SubscriptionEvent};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
@@ -267,6 +267,10 @@ impl Rim for Process {
 
     fn tell_subscription(&self, event: &SubscriptionEvent<'_>) {
         self.events.handle_subscription(event, self.clock.now_ms());
+    }
+
+    fn tell_session(&self, event: &SessionEvent<'_>) {
+        self.events.handle_session(event, self.clock.now_ms());
     }
 
     fn sys_topics(&self, node: &Node) -> Vec<(String, String)> {

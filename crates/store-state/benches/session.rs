@@ -17,7 +17,7 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{
-    ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose,
+    ClaimRequest, SessionEnd, SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose,
 };
 use store_state::{Changes, Header, Limits, Machine, Slots, Table, TableError};
 
@@ -120,7 +120,7 @@ impl SessionOutlet for Count {
         self.fired += 1;
     }
 
-    fn ended(&mut self, _: &str, _: u64) {
+    fn ended(&mut self, _: &str, _: u64, _: Option<SessionEnd>) {
         self.ended += 1;
     }
 

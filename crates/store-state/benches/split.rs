@@ -14,7 +14,7 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 use store_state::retain::{RetainMachine, RetainOp};
 use store_state::session::{
-    ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose,
+    ClaimRequest, SessionEnd, SessionMachine, SessionOp, SessionOutlet, StoredWill, WillAtClose,
 };
 use store_state::{Changes, Header, Limits, Machine, Slots, Split, Table, TableError};
 
@@ -92,7 +92,7 @@ struct Deaf;
 impl SessionOutlet for Deaf {
     fn fire(&mut self, _: &str, _: u64, _: &StoredWill) {}
 
-    fn ended(&mut self, _: &str, _: u64) {}
+    fn ended(&mut self, _: &str, _: u64, _: Option<SessionEnd>) {}
 
     fn known(&mut self, _: &str, _: bool) {}
 }

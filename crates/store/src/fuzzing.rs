@@ -11,7 +11,9 @@ use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, Origin, RetentionLimit, StoredSubscription,
 };
 use store_state::retain::{ConnectionNumber, PublisherHash, RetainMachine, RetainOp};
-use store_state::session::{ClaimRequest, SessionMachine, SessionOp, SessionOutlet, StoredWill};
+use store_state::session::{
+    ClaimRequest, SessionEnd, SessionMachine, SessionOp, SessionOutlet, StoredWill,
+};
 use store_state::{
     Batch, Changes, CorrelationId, Header, Limits, Machine, ProposedHere, Request, Requeued,
     RoutedUntil, Slots, Table, TableError,
@@ -327,7 +329,7 @@ struct Deaf;
 
 impl SessionOutlet for Deaf {
     fn fire(&mut self, _: &str, _: u64, _: &StoredWill) {}
-    fn ended(&mut self, _: &str, _: u64) {}
+    fn ended(&mut self, _: &str, _: u64, _: Option<SessionEnd>) {}
     fn known(&mut self, _: &str, _: bool) {}
 }
 

@@ -53,6 +53,13 @@ pub enum EventKind {
     /// A subscription was removed from a session that goes on, as is told of those that are added.
     #[serde(rename = "subscription.removed")]
     SubscriptionRemoved,
+    /// A session that outlasts its connection has begun with a client of the node. A node tells of 100 a second at most, and then how
+    /// many more there were.
+    #[serde(rename = "session.begun")]
+    SessionBegun,
+    /// A session whose shard the node leads has ended; `reason`: `expired`, `disconnect`, `clean_start` or `operator`. As many are told.
+    #[serde(rename = "session.ended")]
+    SessionEnded,
     /// One of a later version.
     #[serde(other, rename = "other")]
     Other,
@@ -60,7 +67,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// All that this version knows.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::ClientConnected,
         Self::ClientDisconnected,
         Self::ClientRefused,
@@ -75,6 +82,8 @@ impl EventKind {
         Self::ApiChange,
         Self::SubscriptionAdded,
         Self::SubscriptionRemoved,
+        Self::SessionBegun,
+        Self::SessionEnded,
     ];
 
     /// As in JSON.
@@ -95,6 +104,8 @@ impl EventKind {
             Self::ApiChange => "api.change",
             Self::SubscriptionAdded => "subscription.added",
             Self::SubscriptionRemoved => "subscription.removed",
+            Self::SessionBegun => "session.begun",
+            Self::SessionEnded => "session.ended",
             Self::Other => "other",
         }
     }
@@ -236,7 +247,7 @@ mod tests {
         for kind in EventKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
-        let later: EventKind = serde_json::from_str("\"session.begun\"").unwrap();
+        let later: EventKind = serde_json::from_str("\"of.later\"").unwrap();
         assert_eq!(later, EventKind::Other);
     }
 }

@@ -27,6 +27,7 @@ use store_state::session::{
 use crate::clients::{ClientLoop, LoopIo};
 use crate::connect::inbox::{CREDIT, Elsewhere, Inbox, Stored};
 use crate::connect::joining::{ClaimStage, Joining, Waiter};
+use crate::events::{SessionEvent, SessionHappened};
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
 use crate::pending::{Answer, Pending};
@@ -514,6 +515,13 @@ impl<R: Rim> ClientLoop<R> {
             self.settings.policy_of(joining.class()),
             now,
         );
+        if !present {
+            self.node.rim.tell_session(&SessionEvent {
+                what: SessionHappened::Begun,
+                client_id: &client_id,
+                user: client.user(),
+            });
+        }
         match taken {
             // Their bytes are counted all the time.
             Some(taken) => client.session.restore_subscriptions(taken),

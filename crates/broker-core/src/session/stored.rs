@@ -17,6 +17,7 @@ use store_state::session::SessionOp;
 use crate::clients::{Client, ClientLoop, LoopIo, Timer, record_drop};
 use crate::connect::inbox::CREDIT;
 use crate::drops::Reason;
+use crate::events::{SessionEvent, SessionHappened};
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::on_behalf::{self, Kept};
 use crate::publish::once::Once;
@@ -60,7 +61,16 @@ impl<R: Rim> ClientLoop<R> {
                     epoch,
                     will,
                 } => self.fire(io, client, epoch, &will),
-                Event::Ended { client, epoch } => self.remove_inbox(client, epoch),
+                Event::Ended { client, epoch, why } => {
+                    if let Some(why) = why {
+                        self.node.rim.tell_session(&SessionEvent {
+                            what: SessionHappened::Ended(why),
+                            client_id: &client,
+                            user: None,
+                        });
+                    }
+                    self.remove_inbox(client, epoch);
+                }
                 Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
                 Event::SplitOff { .. } => {
                     debug_assert!(

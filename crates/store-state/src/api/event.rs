@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Failure, RetainedPage, ShardNumber};
 use crate::inbox::{InboxReply, Queued};
 use crate::retain::RetainReply;
-use crate::session::{SessionReply, StoredWill};
+use crate::session::{SessionEnd, SessionReply, StoredWill};
 
 /// One thing that a loop is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,6 +89,9 @@ pub enum Event {
         client: Box<str>,
         /// Its last epoch.
         epoch: u64,
+        /// Why; `None`: this was told before, perhaps by another leader. Of the process that leads the shard.
+        #[serde(skip)]
+        why: Option<SessionEnd>,
     },
     /// A session has ended and left messages to its shared groups: others are to have them, then
     /// [`crate::inbox::InboxOp::HandOver`], by which they are read as well.

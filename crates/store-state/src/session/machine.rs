@@ -136,7 +136,7 @@ impl SessionMachine {
             outlet.fire(client, epoch, will);
         }
         for (client, epoch, ()) in self.ending.iter() {
-            outlet.ended(client, epoch);
+            outlet.ended(client, epoch, None);
         }
     }
 

@@ -29,7 +29,7 @@ mod tests;
 
 pub use machine::{SessionCounts, SessionMachine, clients};
 pub use op::{
-    ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionOp, SessionOutlet, SessionReply,
-    StoredWill, TakenFrom, WillAtClose,
+    ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionEnd, SessionOp, SessionOutlet,
+    SessionReply, StoredWill, TakenFrom, WillAtClose,
 };
 pub use tables::begin_anew;

@@ -251,14 +251,41 @@ pub enum TakenFrom {
     Unknown,
 }
 
+/// Why a session has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionEnd {
+    /// Its client has connected with a clean start, or as another user.
+    CleanStart,
+    /// Its client has ended it by DISCONNECT, or an operator with the connection.
+    Disconnect,
+    /// Its Session Expiry Interval has passed.
+    Expired,
+    /// An operator has ended it while its client was away.
+    Operator,
+}
+
+impl SessionEnd {
+    /// As in events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CleanStart => "clean_start",
+            Self::Disconnect => "disconnect",
+            Self::Expired => "expired",
+            Self::Operator => "operator",
+        }
+    }
+}
+
 /// Who is told what an operation brings about.
 pub trait SessionOutlet {
     /// A will is to be published; tell [`SessionOp::Fired`] when that is done. Told again by
     /// [`super::SessionMachine::outstanding`] after a start.
     fn fire(&mut self, client: &str, epoch: u64, will: &StoredWill);
 
-    /// A session has ended, and its inbox is to be removed; tell [`SessionOp::Gone`] when that is done.
-    fn ended(&mut self, client: &str, epoch: u64);
+    /// A session has ended, and its inbox is to be removed; tell [`SessionOp::Gone`] when that is done. `why`: `None` if
+    /// this is told again.
+    fn ended(&mut self, client: &str, epoch: u64, why: Option<SessionEnd>);
 
     /// Whether the store has a record of this client, of whatever kind.
     fn known(&mut self, client: &str, known: bool);

@@ -10,7 +10,8 @@ use super::held::{self, HELD_MS, HeldWill};
 use super::machine::SessionMachine;
 use super::record::{Owner, Record};
 use super::{
-    Claimed, OfAnotherUser, SessionOutlet, SessionReply, StoredWill, TakenFrom, WillAtClose,
+    Claimed, OfAnotherUser, SessionEnd, SessionOutlet, SessionReply, StoredWill, TakenFrom,
+    WillAtClose,
 };
 
 /// Clients that one part of an operation ends or closes at most: well under a millisecond.
@@ -49,7 +50,7 @@ pub(super) fn end_absent(
     }
     match machine.take(client) {
         Some((client, record)) => {
-            machine.end(&client, record, outlet);
+            machine.end(&client, record, SessionEnd::Operator, outlet);
             SessionReply::Done
         }
         None => SessionReply::Stale,
@@ -191,7 +192,7 @@ impl SessionMachine {
             }
         }
         if ends {
-            self.end(client, record, outlet);
+            self.end(client, record, SessionEnd::CleanStart, outlet);
             return None;
         }
         Some(record)
@@ -361,7 +362,7 @@ impl SessionMachine {
         record.since = at;
         // [MQTT-4.1.0-1] only now may the session end.
         if record.expiry == 0 {
-            return self.end(&client, record, outlet);
+            return self.end(&client, record, SessionEnd::Disconnect, outlet);
         }
         // [MQTT-3.1.2-8] [MQTT3-3.1.2-8]
         if let Some(will) = record.will.take_if(|will| will.delay == 0) {
@@ -407,7 +408,7 @@ impl SessionMachine {
         };
         if record.ends_at() == record.deadline() {
             // [MQTT-4.1.0-2]
-            return self.end(&client, record, outlet);
+            return self.end(&client, record, SessionEnd::Expired, outlet);
         }
         // [MQTT-3.1.2-8]
         if let Some(will) = record.will.take() {
@@ -431,7 +432,13 @@ impl SessionMachine {
     }
 
     /// The session is over, and its record is gone.
-    fn end(&mut self, client: &Arc<str>, record: Record, outlet: &mut dyn SessionOutlet) {
+    fn end(
+        &mut self,
+        client: &Arc<str>,
+        record: Record,
+        why: SessionEnd,
+        outlet: &mut dyn SessionOutlet,
+    ) {
         // [MQTT-3.1.2-8] the end of the session comes before the delay.
         if let Some(will) = record.will {
             self.fire(client, record.epoch, will, outlet);
@@ -439,7 +446,7 @@ impl SessionMachine {
         if record.inbox {
             self.ending.insert(Arc::clone(client), record.epoch, ());
             self.unsaved.touch_ending(client, record.epoch, false);
-            outlet.ended(client, record.epoch);
+            outlet.ended(client, record.epoch, Some(why));
         }
     }
 

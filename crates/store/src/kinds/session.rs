@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use store_state::api::{Event, StoreId};
-use store_state::session::{SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill};
+use store_state::session::{
+    SessionEnd, SessionMachine, SessionOp, SessionOutlet, SessionReply, StoredWill,
+};
 use store_state::{Batch, CorrelationId};
 
 use crate::kinds::command::Command;
@@ -106,13 +108,14 @@ impl SessionOutlet for Effects {
         });
     }
 
-    fn ended(&mut self, client: &str, epoch: u64) {
+    fn ended(&mut self, client: &str, epoch: u64, why: Option<SessionEnd>) {
         if !self.live {
             return;
         }
         self.events.push(Event::Ended {
             client: client.into(),
             epoch,
+            why,
         });
     }
 

@@ -6,8 +6,8 @@ use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 
 use crate::session::{
-    ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionMachine, SessionOp, SessionOutlet,
-    SessionReply, StoredWill, WillAtClose,
+    ClaimByUser, ClaimRequest, Claimed, OfAnotherUser, SessionEnd, SessionMachine, SessionOp,
+    SessionOutlet, SessionReply, StoredWill, WillAtClose,
 };
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, Slots, Table};
@@ -22,7 +22,7 @@ impl SessionOutlet for Told {
             .push(format!("fire {client} {epoch} {}", describe(will)));
     }
 
-    fn ended(&mut self, client: &str, epoch: u64) {
+    fn ended(&mut self, client: &str, epoch: u64, _: Option<SessionEnd>) {
         self.0.push(format!("ended {client} {epoch}"));
     }
 

@@ -11,8 +11,8 @@ use super::driver::{
 };
 use super::model::Model;
 use crate::session::{
-    OfAnotherUser, SessionCounts, SessionMachine, SessionOp, SessionOutlet, SessionReply,
-    StoredWill, TakenFrom, WillAtClose,
+    OfAnotherUser, SessionCounts, SessionEnd, SessionMachine, SessionOp, SessionOutlet,
+    SessionReply, StoredWill, TakenFrom, WillAtClose,
 };
 use crate::test_parts::{Cut, HASH, Part};
 use crate::{Changes, Header, Machine, NameHash, SlotRange, Split, Table};
@@ -55,7 +55,7 @@ impl SessionOutlet for Heard {
         self.0.push((client.to_owned(), epoch, describe_will(will)));
     }
 
-    fn ended(&mut self, client: &str, epoch: u64) {
+    fn ended(&mut self, client: &str, epoch: u64, _: Option<SessionEnd>) {
         self.0.push((client.to_owned(), epoch, "ended".to_owned()));
     }
 
