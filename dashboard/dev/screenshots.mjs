@@ -11,7 +11,7 @@ const folder = join(dirname(fileURLToPath(import.meta.url)), "../../docs/images/
 const hashes = {
   overview: "overview", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", busiest: "top", drops: "drops",
   topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
-  retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms", try: "try.html",
+  retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards?shard=inbox%200", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms", try: "try.html",
 };
 const wanted = process.argv.slice(2);
 
