@@ -1,12 +1,13 @@
 // What is done to a client or its queue from more than one page.
-import { ApiError, post, remove, type Problem } from "./api";
+import { ApiError, post, type Problem } from "./api";
 import { Confirm } from "./dialog";
 import { middle, plural, visible } from "./format";
 import { link } from "./route";
 
-export async function actOn(id: string, action: "disconnect" | "end_session"): Promise<void> {
-  const [result] = await post("/actions", { action, client_ids: [id] });
+export async function actOn(id: string, action: "disconnect" | "end_session" | "empty_queue") {
+  const [result] = await post("/actions", { action, client_ids: [id] }, undefined, undefined, { budget_ms: 5000 });
   if (result?.problem) throw new ApiError(result.problem as unknown as Problem);
+  return result;
 }
 
 interface Asked {
@@ -31,8 +32,8 @@ export function Disconnect({ id, close, done }: Asked) {
 
 export function EmptyQueue({ id, waiting, close, done }: Asked & { waiting: number }) {
   async function act() {
-    const purge = await remove("/sessions/{client_id}/queue", { budget_ms: 5000 }, { client_id: id });
-    done(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " More waits: it could not be dropped in time."}`);
+    const purge = (await actOn(id, "empty_queue"))?.emptied;
+    if (purge) done(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " More waits: it could not be dropped in time."}`);
   }
   return (
     <Confirm title={`Empty the queue of ${middle(visible(id), 40)}?`} deed="Empty queue" danger typed={id} act={act} close={close}>

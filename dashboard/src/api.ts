@@ -48,8 +48,8 @@ export function get<Path extends keyof Get>(path: Path, query?: Query, parts?: P
   return ask("GET", fill(path, query, parts), undefined, abort);
 }
 
-export function post<Path extends keyof Post>(path: Path, body: Partial<NonNullable<Post[Path]["body"]>>, parts?: Parts, abort?: AbortSignal): Promise<Post[Path]["answer"]> {
-  return ask("POST", fill(path, {}, parts), body, abort);
+export function post<Path extends keyof Post>(path: Path, body: Partial<NonNullable<Post[Path]["body"]>>, parts?: Parts, abort?: AbortSignal, query: Query = {}): Promise<Post[Path]["answer"]> {
+  return ask("POST", fill(path, query, parts), body, abort);
 }
 
 export function remove<Path extends keyof Delete>(path: Path, query?: Query, parts?: Parts): Promise<Delete[Path]["answer"]> {

@@ -3,8 +3,8 @@
 export type AclAnswer = Verdict & { client_id: string; connected: boolean; user: string | null };
 export type AclQuestion = { action: string; address: string | null; client_id: string; topic: string; user: string | null };
 export type Action = { action: ActionName; client_ids: (string)[] };
-export type ActionName = "disconnect" | "end_session";
-export type ActionResult = { client_id: string; done: Gone | null; problem: Document | null };
+export type ActionName = "disconnect" | "end_session" | "empty_queue";
+export type ActionResult = { client_id: string; done: Gone | null; emptied: QueuePurge | null; problem: Document | null };
 export type Alarm = { detail: string; name: string; node: NodeId; node_name: string; since: At | null };
 export type At = string;
 export type Ban = { address: string | null; client: string | null; created: At; expires: At | null; id: number; reason: string; user: string | null };

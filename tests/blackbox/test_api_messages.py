@@ -259,6 +259,24 @@ def test_a_queue_is_emptied_for_operators(stage, name):
             assert ask(stage, method, f"/api/v1/sessions/{name}-clean/queue")[0] == 404
 
 
+def test_queues_of_identifiers_that_fit_into_no_path_are_emptied(stage, name):
+    awkward, other = f"{name}/../a b", f"{name}-other"
+    gone_away(stage, other, f"{name}/#")
+    with stage.client(awkward, clean=False, props={"session_expiry": 600}) as client:
+        client.subscribe(f"{name}/#", qos=1)
+        client.disconnect()
+    until(lambda: stage.api(f"/api/v1/clients?prefix={name}/")["items"][0]["state"] == "away", what="its end")
+    published(stage, topic=f"{name}/a", payload="123", qos=1)
+    wanted = {"action": "empty_queue", "client_ids": [awkward, f"{name}-nobody", other]}
+    assert ask(stage, "POST", "/api/v1/actions", wanted, role="viewer")[0] == 403
+    status, (first, nobody, last) = ask(stage, "POST", "/api/v1/actions", wanted)
+    assert status == 200
+    for row, client_id in ((first, awkward), (last, other)):
+        assert row == {"client_id": client_id, "done": None, "emptied": {"removed": 1, "bytes": 3, "complete": True}, "problem": None}
+    assert nobody["emptied"] is None and nobody["problem"]["status"] == 404
+    assert ask(stage, "POST", "/api/v1/queue", {"client_id": awkward})[1]["items"] == []
+
+
 def test_a_queue_is_emptied_while_its_client_reads_slowly(stage, name):
     props = {"session_expiry": 600, "receive_maximum": 3}
     with stage.client(name, clean=False, props=props) as slow, stage.client(f"{name}-publisher") as publisher:

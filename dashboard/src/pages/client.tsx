@@ -244,7 +244,7 @@ function Queue({ id, waiting }: { id: string; waiting: number }) {
   return (
     <>
       {pages.problem ? <Failed problem={pages.problem} again={pages.again} /> : <Partial missing={missingOf(pages.value)} />}
-      {fitsPath(id) && (waiting > 0 || rows.length > 0) && <p class="in-place"><Action needs="operator" onClick={() => setAsked(true)}>Empty queue…</Action></p>}
+      {(waiting > 0 || rows.length > 0) && <p class="in-place"><Action needs="operator" onClick={() => setAsked(true)}>Empty queue…</Action></p>}
       {done && <p role="status">{done}</p>}
       {asked && <EmptyQueue id={id} waiting={waiting} close={() => setAsked(false)} done={(what) => { setDone(what); pages.again(); }} />}
       {pages.value && (rows.length === 0 ? <Empty>Nothing waits for it.</Empty> : (

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, word};
-use crate::api::{Client, ClientRow, ClientState, Gone};
+use crate::api::{Client, ClientRow, ClientState, Gone, QueuePurge};
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, ClientFilter};
 use crate::cluster::NodeId;
@@ -164,20 +164,23 @@ pub(super) struct Action {
 enum ActionName {
     Disconnect,
     EndSession,
+    EmptyQueue,
 }
 
-/// What an action did to one client: one of the two.
+/// What an action did to one client: one of the three.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ActionResult {
     /// Whose.
     client_id: String,
     /// What was ended.
     done: Option<Gone>,
+    /// What was dropped from its queue.
+    emptied: Option<QueuePurge>,
     /// Why nothing was.
     problem: Option<Document>,
 }
 
-/// Disconnects clients, or ends their sessions.
+/// Disconnects clients, ends their sessions, or drops what waits for them.
 #[utoipa::path(post, path = "/api/v1/actions", tag = "clients", params(BudgetParams), request_body = Action, responses((status = 200, body = Vec<ActionResult>)))]
 pub(super) async fn act(
     _turn: Turn,
@@ -190,18 +193,25 @@ pub(super) async fn act(
         let why = format!("an action has at most {MOST_OF_AN_ACTION} clients");
         return Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/client_ids"));
     }
-    let ends_session = action.action == ActionName::EndSession;
     let target = action.client_ids.join(", ");
     let all = action.client_ids.into_iter().map(|client_id| {
-        let ended = broker.end(client_id.clone(), ends_session, budget);
+        let broker = Arc::clone(&broker);
         async move {
-            let (done, problem) = match ended.await {
-                Ok(done) => (Some(done), None),
-                Err(problem) => (None, Some(problem.document(""))),
+            let id = client_id.clone();
+            let (done, emptied) = match action.action {
+                ActionName::Disconnect => (Some(broker.end(id, false, budget).await), None),
+                ActionName::EndSession => (Some(broker.end(id, true, budget).await), None),
+                ActionName::EmptyQueue => (None, Some(broker.purge_queue(id, budget).await)),
+            };
+            let (done, emptied) = (done.transpose(), emptied.transpose());
+            let (done, emptied, problem) = match (done, emptied) {
+                (Ok(done), Ok(emptied)) => (done, emptied, None),
+                (Err(problem), _) | (_, Err(problem)) => (None, None, Some(problem.document(""))),
             };
             ActionResult {
                 client_id,
                 done,
+                emptied,
                 problem,
             }
         }
