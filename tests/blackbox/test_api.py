@@ -189,7 +189,7 @@ def test_clients_are_disconnected_and_sessions_ended_by_operators(stage, keys, n
     assert "session has ended" in command(stage, "disconnect", "--end-session", odd, *options)
     assert request(stage, "POST", "/api/v1/lookup", {"client_id": odd})[0] == 404
     assert "no node knows" in run("client", odd, "--url", f"http://127.0.0.1:{stage.http_port}").stderr
-    command(stage, "disconnect", odd, *options, code=3)
+    command(stage, "kick", odd, *options, code=3)
     with stage.client(odd, session_present=False, clean=False, props={"session_expiry": 600}) as client:
         status, gone = request(stage, "POST", "/api/v1/actions", {"action": "end_session", "client_ids": [odd, "x"]}, stage.operator)
         assert status == 200 and gone[0]["done"]["session_ended"] and gone[1]["problem"]["status"] == 404

@@ -31,6 +31,7 @@ use top::TopArguments;
 pub(crate) enum Command {
     Clients(ClientsArguments),
     Client(ClientArguments),
+    #[command(visible_alias = "kick")]
     Disconnect(DisconnectArguments),
     Subscriptions(SubscriptionsArguments),
     Match(MatchArguments),

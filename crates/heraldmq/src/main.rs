@@ -78,8 +78,10 @@ enum Command {
     Bench(bench::Arguments),
     Size(bench::size::Arguments),
     /// Publish messages, in the manner of mosquitto_pub.
+    #[command(visible_alias = "publish")]
     Pub(publish::Arguments),
     /// Subscribe and print messages, in the manner of mosquitto_sub.
+    #[command(visible_alias = "subscribe")]
     Sub(subscribe::Arguments),
     /// Print a script by which a shell completes commands and options.
     Completions(manual::CompletionsArguments),

@@ -578,8 +578,14 @@ impl Inspect {
             let left = deadline.saturating_duration_since(Instant::now());
             let (parts, _) = known::client_parts(self, &client_id, left).await;
             let is_led = parts.iter().any(|(.., part)| part.leads_record);
+            // What its last loop still knows of it is forgotten a little later.
+            let lingers = parts.iter().any(|(.., part)| {
+                let here = part.here.as_ref();
+                here.is_some_and(|client| client.state == ClientState::Away)
+            });
             let record = parts.into_iter().find_map(|(.., part)| part.record);
             let is_away = record.as_ref().is_none_or(|record| record.node.is_none());
+            let is_gone = is_led && record.is_none();
             match record {
                 // It has connected meanwhile, or its end is not recorded yet.
                 Some(_) if !is_away => {
@@ -591,10 +597,13 @@ impl Inspect {
                 }
                 // Repeated, it does nothing if it was done.
                 Some(record) => stores::end(&self.node, &client_id, record.epoch),
-                None if is_led => break,
+                None if is_led && !lingers => break,
                 None => {}
             }
             if Instant::now() + LOOK_AGAIN >= deadline {
+                if is_gone {
+                    break;
+                }
                 if !is_away {
                     let why = "the client connects and leaves all the time: ask again";
                     return Err(Problem::new(Kind::Conflict, why));
