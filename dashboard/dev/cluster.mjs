@@ -29,6 +29,9 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   const nodes = [];
   for (let n = 1; n <= size; n++) {
     const node = { name: `mq-${n}`, mqtt: base + n, http: base + 10 + n, cluster: base + 20 + n, ws: base + 30 + n };
+    // Nodes that are left over would answer in the place of these.
+    const answers = await fetch(`http://127.0.0.1:${node.http}/healthz`).then(() => true, () => false);
+    if (answers) throw new Error(`something else answers at 127.0.0.1:${node.http}`);
     node.process = startNode(node, n === 1, folder, files, base + 21);
     nodes.push(node);
   }

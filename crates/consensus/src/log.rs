@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use histogram::Snapshot;
 use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
 use tokio::sync::watch;
 
@@ -20,7 +21,6 @@ use crate::seed::{self, Origin};
 use crate::stats::LogStats;
 use crate::tail_check;
 use crate::wal::{Condition, Wal, Writer, key};
-use histogram::Snapshot;
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]

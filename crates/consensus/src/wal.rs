@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use histogram::Snapshot;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use raft_engine::{Command, Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -20,7 +21,6 @@ use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
 use crate::stats::LogStats;
-use histogram::Snapshot;
 
 /// How long a write waits for space at first; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
