@@ -126,10 +126,12 @@ def test_who_has_changed_something_by_http_is_told(stage, keys, name):  # noqa: 
     message = {"topic": f"{name}/t", "payload": "x"}
     path = f"/api/v1/clients/{name}"
     with watch(stage, type="api.change") as stream, stage.client(name):
-        # A request that reads, one that fails, and one that publishes are no changes.
+        # Requests that read, one that fails, and one that publishes are no changes.
         assert request(stage, "GET", "/api/v1/clients", key=operator)[0] == 200
         assert request(stage, "DELETE", f"{path}x", key=operator)[0] == 404
         assert request(stage, "POST", "/api/v1/publish", message, key=operator)[0] == 200
+        stage.client(f"{name}-stored", clean=False, props={"session_expiry": 60}).close()
+        assert request(stage, "POST", "/api/v1/queue", {"client_id": f"{name}-stored"}, key=operator)[0] == 200
         assert request(stage, "DELETE", path, key=operator)[0] == 200
         [(_, data)] = stream.until(lambda *_: True)
         assert data["user"] == "operator" and data["address"].startswith("127.0.0.1:")

@@ -273,8 +273,8 @@ pub(crate) async fn authorize(
 #[derive(Clone, Debug)]
 pub(crate) struct Target(pub(crate) String);
 
-/// What is in a response if those who watch are not told: it says what a change would mean, or messages were published,
-/// which may be many.
+/// What is in a response if those who watch are not told: nothing was changed, or messages were published, which may be
+/// many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold;
 

@@ -316,13 +316,15 @@ pub(super) async fn queue_with_payloads(
     broker: State<Arc<dyn Broker>>,
     Params(budget): Params<BudgetParams>,
     Body(lookup): Body<QueueLookup>,
-) -> Result<Json<Page<QueuedMessage>>, Problem> {
+) -> Result<(Extension<Untold>, Json<Page<QueuedMessage>>), Problem> {
     let params = ListParams {
         limit: lookup.limit.map(|limit| limit.to_string()),
         after: lookup.after,
         budget_ms: budget.budget_ms,
     };
-    list_queue(turn, broker, lookup.client_id, &params, true).await
+    let page = list_queue(turn, broker, lookup.client_id, &params, true).await?;
+    // It reads.
+    Ok((Extension(Untold), page))
 }
 
 async fn list_queue(
