@@ -266,9 +266,40 @@ def test_each_node_tells_what_happens_on_all(cluster, name):
         try:
             seen = nodes.until(lambda kind, data: kind == "node.state" and data["reason"] == "down")
             assert [data[0]["node"] for kind, data in seen if kind == "partial" and data][:1] == [identifier]
+            subject = seen[-1][1]["subject"]
+            assert (subject["node"], subject["state"]) == (identifier, "down")
         finally:
             silent.resume()
         nodes.until(lambda kind, data: kind == "node.state" and data["reason"] == "up")
+
+
+def test_the_busiest_of_all_nodes_are_listed_at_each(cluster, name):
+    def top(of, **query):
+        query = "".join(f"&{key}={value}" for key, value in query.items())
+        status, page = ask(cluster.nodes[2], f"/api/v1/top/{of}?limit=500{query}")
+        assert status == 200 and page["partial"] == []
+        return [row for row in page["items"] if (row.get("client_id") or row["topic"]).startswith(name)]
+
+    first, second = (node.client(f"{name}-{number}") for number, node in enumerate(cluster.nodes[:2]))
+
+    def is_told():
+        for _ in range(10):
+            first.published(f"{name}/t", b"12345", qos=1)
+        second.published(f"{name}/t", b"12345", qos=1)
+        return len(top("publishers")) == 2
+
+    until(is_told, what="a window in which both have published")
+    # Both lists are of one window, unless that ends between the questions.
+    until(lambda: is_told() and summed(top("topics")) == pytest.approx(summed(top("publishers"))), what="the sum of both nodes")
+    publishers = top("publishers")
+    assert [row["client_id"] for row in publishers] == [f"{name}-0", f"{name}-1"]
+    assert [row["node"] for row in publishers] == [node.id for node in cluster.nodes[:2]]
+    [topic] = top("topics", by="bytes")
+    assert topic["topic"] == f"{name}/t"
+
+
+def summed(rows):
+    return sum(row["messages_per_s"] for row in rows)
 
 
 def test_a_session_counts_at_each_node_and_ends_at_all(tmp_path):

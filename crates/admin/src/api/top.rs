@@ -53,8 +53,8 @@ pub struct BusyRates {
     pub messages_per_s: f64,
     /// Bytes per second: of payloads that were published, of packets that were sent.
     pub bytes_per_s: f64,
-    /// How many messages or bytes more, by what the list is in order of, there may have been before this one was counted: a node
-    /// counts 256 at a time.
+    /// How many messages or bytes more, by what the list is in order of, there may have been before this one was counted, where it is
+    /// counted: each event loop of a node counts 256 at a time.
     pub uncounted_per_s: f64,
 }
 

@@ -152,6 +152,12 @@ pub(crate) fn events(arguments: &EventsArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Why a stream ends.
+#[derive(serde::Deserialize)]
+struct StreamEnd {
+    reason: String,
+}
+
 fn show_event(kind: &str, data: &str, json: bool) -> Result<(), Failure> {
     match kind {
         "hello" => Ok(()),
@@ -177,8 +183,9 @@ fn show_event(kind: &str, data: &str, json: bool) -> Result<(), Failure> {
             }
             Ok(())
         }
-        "end" if data.contains("\"time\"") => Ok(()),
         "rates" if !json => print(&rates_line(&parse(data)?)),
+        // The time that was asked for.
+        "end" if parse::<StreamEnd>(data)?.reason == "time" => Ok(()),
         "end" => {
             complain(&format!("the stream ends: {data}"));
             Ok(())
