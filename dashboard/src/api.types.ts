@@ -157,6 +157,7 @@ export interface Get {
   "/settings": { answer: Page_SettingRow; body: null };
   "/shards": { answer: Page_ShardRow; body: null };
   "/shards/{store}/{shard}": { answer: ShardRow; body: null };
+  "/shards/{store}/{shard}/history": { answer: History; body: null };
   "/shared-groups": { answer: Page_SharedGroupRow; body: null };
   "/stats": { answer: Stats; body: null };
   "/stats/history": { answer: History; body: null };

@@ -41,7 +41,13 @@ export function tick(n: number): string {
   return String(Number(n.toPrecision(3)));
 }
 
-export const share = (part: number | null | undefined): string => (part == null ? unknown : `${Math.round(part * 100)} %`);
+/** Per cent, with a tenth below 10 %. */
+export function share(part: number | null | undefined): string {
+  if (part == null) return unknown;
+  const percent = part * 100;
+  if (percent >= 9.95 || percent <= 0) return `${Math.round(percent)} %`;
+  return percent < 0.05 ? "<0.1 %" : `${percent.toFixed(1)} %`;
+}
 
 /** A span of time in its two largest units. */
 export function duration(seconds: number | null | undefined): string {

@@ -87,6 +87,14 @@ export function worst(series: Series, name: string): Values {
   });
 }
 
+/** A line for each of the first six nodes that have ever had a value; a node has the same colour in all charts. */
+export const ofNodes = (series: Series | null, name: string): { name: string; color: number; values: Values }[] =>
+  (series?.nodes ?? []).slice(0, nodeColors.length)
+    .map((node, n) => ({ name: node.name, color: nodeColors[n]!, values: node.values[name] ?? [] }))
+    .filter((line) => line.values.some((value) => value != null));
+
+const nodeColors = [1, 2, 8, 3, 5, 7];
+
 /**
  * Lines that stand on one another, the first at the bottom: of each, what it and those below it are together. What is not
  * known of one counts as nothing while something is known of another.

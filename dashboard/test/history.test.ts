@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byReason, merge, stack, sum, times, worst } from "../src/history";
+import { byReason, merge, ofNodes, stack, sum, times, worst } from "../src/history";
 import type { History } from "../src/api.types";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString();
@@ -50,6 +50,13 @@ test("a percentile is that of the worst node", () => {
   const series = merge(null, { step_s: 10, partial: [], nodes: [named("a", { p: [1, null, null] }), named("b", { p: [3, 2, null] })] })!;
   assert.deepEqual(worst(series, "p"), [3, 2, null]);
   assert.deepEqual(worst(series, "q"), [null, null, null]);
+});
+
+test("a node has the same colour whether or not others have a value", () => {
+  const series = merge(null, { step_s: 10, partial: [], nodes: [named("b", { p: [1, null], q: [2, 2] }), named("a", { p: [null, null], q: [3, 3] })] });
+  assert.deepEqual(ofNodes(series, "p"), [{ name: "b", color: 2, values: [1, null] }]);
+  assert.deepEqual(ofNodes(series, "q").map(({ name, color }) => [name, color]), [["a", 1], ["b", 2]]);
+  assert.deepEqual(ofNodes(null, "p"), []);
 });
 
 test("lines stand on one another, and break off where nothing is known", () => {

@@ -461,7 +461,19 @@ test("a shard is split, and the new one is seen", async () => {
   });
 });
 
-test("another node leads a shard, by keyboard, and its row shows it", async () => {
+/** What the first chart of a shard says, once it names the node. */
+async function loadOf(page: Page, shard: string, node: string) {
+  const labels = () => page.locator(`section[aria-label="${shard}"] .plot`).evaluateAll((plots) => plots.map((plot) => plot.getAttribute("aria-label")!));
+  const ends = Date.now() + 60_000;
+  for (;;) {
+    const [load] = await labels();
+    if (load?.includes(`${node}: `)) return load;
+    assert.ok(Date.now() < ends, `the load of ${shard} is not told by ${node}: ${load}`);
+    await pause(500);
+  }
+}
+
+test("another node leads a shard, by keyboard, and its row shows it, as does its load over time", async () => {
   const rows = await shardsAtRest();
   const led = (node: string) => rows.filter((row) => row.leader === node).length;
   // From one that leads more to one that leads less: the cluster sees no reason to undo it. Without a split there may be none.
@@ -474,7 +486,7 @@ test("another node leads a shard, by keyboard, and its row shows it", async () =
     assert.equal(await page.evaluate("document.activeElement.innerText"), "Lead elsewhere…");
     await page.keyboard.press("Enter");
     await until(page, "dialog[open]");
-    assert.match(await text(page, "dialog dl"), new RegExp(`From\\s+${row.leader_name}: \\d+ shards? led, \\d+ % of a core`));
+    assert.match(await text(page, "dialog dl"), new RegExp(`From\\s+${row.leader_name}: \\d+ shards? led, [\\d.<]+ % of a core`));
     const choices = await page.locator("dialog option").allInnerTexts();
     assert.deepEqual(choices.map((one) => one.split(":")[0]).sort(), row.voters.filter((one) => one.node !== row.leader).map((one) => one.node_name).sort());
     await page.selectOption("dialog select", voter.node);
@@ -488,6 +500,10 @@ test("another node leads a shard, by keyboard, and its row shows it", async () =
     assert.deepEqual(await found(page), []);
     // It counts the same if others are asked.
     assert.equal((await shardsAtRest()).find((one) => one.store === row.store && one.shard === row.shard)!.leader, voter.node);
+    await page.click(`main tbody th a:text-is("${name}")`);
+    const load = await loadOf(page, name, voter.node_name);
+    assert.match(load, new RegExp(`^Load of ${name}, % of a core, 60 minutes\\. .*${voter.node_name}: [\\d.<]+ %, between`));
+    assert.deepEqual(await found(page), []);
   }, { role: "operator" });
 });
 

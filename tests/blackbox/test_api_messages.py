@@ -320,3 +320,27 @@ def test_the_history_has_samples_at_round_times(stage, name):
     later = history(f"?since={node['end']}")["nodes"][0]
     assert len(later["series"]["connections"]) <= 1
     assert ask(stage, "GET", "/api/v1/stats/history?since=yesterday")[0] == 400
+
+
+def test_a_shard_tells_its_load_over_time(stage, name):
+    # Sessions that are stored and end.
+    def of_shard(store):
+        stage.client(name, clean=False, props={"session_expiry": 1}).close()
+        answer = stage.api(f"/api/v1/shards/{store}/0/history")
+        return answer["nodes"][0]
+
+    until(lambda: any(of_shard("session")["series"]["requests_per_s"]), timeout=40, what="a sample with requests")
+    node = of_shard("session")
+    assert sorted(node["series"]) == ["cpu_cores", "log_bytes_per_s", "requests_per_s", "wait_ms"]
+    assert len({len(values) for values in node["series"].values()}) == 1
+    at = next(at for at, requests in enumerate(node["series"]["requests_per_s"]) if requests)
+    found = {name: values[at] for name, values in node["series"].items()}
+    # So few requests may cost less than is told.
+    assert 0 <= found["cpu_cores"] < 2 and found["log_bytes_per_s"] > 0 and 0 <= found["wait_ms"] < 30_000
+    assert len(of_shard("inbox")["series"]["cpu_cores"]) == len(node["series"]["cpu_cores"])
+    later = stage.api(f"/api/v1/shards/session/0/history?since={node['end']}")["nodes"][0]
+    assert len(later["series"]["cpu_cores"]) <= 1
+    together = stage.api("/api/v1/stats/history")["nodes"][0]["series"]["shards_cpu_cores"]
+    assert together[-1] is not None and together[-1] < 2
+    status, problem = ask(stage, "GET", "/api/v1/shards/session/7/history")
+    assert (status, problem["kind"]) == (404, "shard")

@@ -16,8 +16,8 @@ use crate::api::{
     ClientState, DropRow, DropTotals, EventKind, Gone, Happened, History, HolderRow, ListenerRow,
     Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
     PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
-    RetainedRow, SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow, WatchedClient,
+    RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
+    SubscriptionChanged, SubscriptionRow, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -393,4 +393,12 @@ pub trait Traffic: fmt::Debug + Send + Sync + 'static {
         limit: u16,
         budget: Duration,
     ) -> Asked<Gathered<Vec<BusyTopic>>>;
+
+    /// What a shard has cost each node while it led it, in the last hour.
+    fn shard_history(
+        &self,
+        shard: ShardName,
+        since_ms: Option<u64>,
+        budget: Duration,
+    ) -> Asked<History>;
 }

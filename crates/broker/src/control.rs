@@ -262,7 +262,7 @@ fn shards(node: &Node) -> Vec<ShardStatus> {
 }
 
 /// What a shard costs, for people.
-fn load_status(load: ShardLoad) -> LoadStatus {
+pub(crate) fn load_status(load: ShardLoad) -> LoadStatus {
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     LoadStatus {
         propose_us: Micros(us(load.propose)),

@@ -2,20 +2,21 @@
 //!
 //! Invariant: a sample stands at the place that its time gives it; what was not sampled is absent, never 0.
 
+mod ring;
+
 use std::borrow::Cow;
 
-use admin::api::Counts;
+use admin::api::{Counts, ShardName};
 use histogram::Snapshot;
 use parking_lot::Mutex;
+use ring::Ring;
+use store::ShardLoad;
 
 /// Between samples.
 pub(crate) const STEP_MS: u64 = 10_000;
 
-/// Samples that are kept: an hour.
-const SAMPLES: usize = 360;
-
 /// What a sample has, in the order of its values; behind these it has the drops of each reason.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "connections",
     "sessions",
     "subscriptions",
@@ -43,12 +44,24 @@ const NAMES: [&str; 27] = [
     "log_sync_max_ms",
     "apply_p99_ms",
     "apply_max_ms",
+    "shards_cpu_cores",
 ];
 
 /// Stands before the reason in the names of what was dropped for one.
 const DROPPED: &str = "dropped_per_s.";
 
-type Values = Box<[f32]>;
+/// What a sample has of a shard that the node leads, in the order of its values.
+const SHARD_NAMES: [&str; 4] = ["cpu_cores", "requests_per_s", "wait_ms", "log_bytes_per_s"];
+
+type ShardValues = (ShardName, [f32; SHARD_NAMES.len()]);
+
+#[derive(Clone, Debug)]
+struct Sample {
+    /// Of [`NAMES`], and of each reason.
+    values: Box<[f32]>,
+    /// Of [`SHARD_NAMES`], for each shard that the node led when the sample ended.
+    shards: Box<[ShardValues]>,
+}
 
 /// What is sampled.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -66,6 +79,8 @@ pub(crate) struct Reading {
     pub(crate) applied: Snapshot,
     /// What was dropped, for every reason, in an order that does not change.
     pub(crate) dropped: Vec<(&'static str, u64)>,
+    /// The load of each shard that the node leads: means of the last ten seconds.
+    pub(crate) shards: Vec<(ShardName, ShardLoad)>,
 }
 
 /// The last hour.
@@ -89,6 +104,11 @@ impl History {
     pub(crate) fn samples(&self, since_ms: Option<u64>) -> Samples {
         self.0.lock().samples(since_ms)
     }
+
+    /// The same for the load of a shard: values are absent while another node leads it.
+    pub(crate) fn samples_of(&self, shard: ShardName, since_ms: Option<u64>) -> Samples {
+        self.0.lock().samples_of(shard, since_ms)
+    }
 }
 
 /// How long until a sample ends.
@@ -109,58 +129,27 @@ pub(crate) fn cpu_s() -> f64 {
 #[derive(Debug, Default)]
 struct Recorder {
     last: Option<(u64, Reading)>,
-    /// A ring: the sample that ends at so many steps is at that, modulo [`SAMPLES`], with the number of the step.
-    ring: Vec<Option<(u64, Values)>>,
-    /// The step at which the last sample ended.
-    end: Option<u64>,
+    samples: Ring<Sample>,
 }
 
 impl Recorder {
     fn handle_reading(&mut self, reading: Reading, now_ms: u64) {
-        let step = now_ms / STEP_MS;
-        let values = self.last.as_ref().and_then(|(then_ms, before)| {
+        let sample = self.last.as_ref().and_then(|(then_ms, before)| {
             let elapsed_ms = now_ms.saturating_sub(*then_ms);
             // A clock that was set back, or a process that stood still: what has happened belongs to no sample.
             let is_a_step = (STEP_MS / 2..=STEP_MS * 3 / 2).contains(&elapsed_ms);
-            is_a_step.then(|| values(before, &reading, elapsed_ms as f64 / 1_000.0))
+            is_a_step.then(|| Sample {
+                values: values(before, &reading, elapsed_ms as f64 / 1_000.0),
+                shards: reading.shards.iter().map(shard_values).collect(),
+            })
         });
         self.last = Some((now_ms, reading));
-        self.keep(step, values);
-    }
-
-    fn keep(&mut self, step: u64, values: Option<Values>) {
-        self.ring.resize(SAMPLES, None);
-        let place = usize::try_from(step % SAMPLES as u64).expect("a remainder is small");
-        if let Some(slot) = self.ring.get_mut(place) {
-            *slot = values.map(|values| (step, values));
-        }
-        self.end = Some(step);
+        self.samples.keep(now_ms / STEP_MS, sample);
     }
 
     fn samples(&self, since_ms: Option<u64>) -> Samples {
-        let since = since_ms.map_or(0, |since| since / STEP_MS + 1);
-        let steps = match self.end {
-            Some(end) => end.saturating_sub(SAMPLES as u64 - 1).max(since)..end + 1,
-            None => 0..0,
-        };
-        let found = |step: u64| {
-            let place = usize::try_from(step % SAMPLES as u64).ok()?;
-            let (of, values) = self.ring.get(place)?.as_ref()?;
-            (*of == step).then_some(values)
-        };
-        // Without those before the node has started.
-        let known: Vec<Option<&Values>> = steps
-            .map(found)
-            .skip_while(|values| since_ms.is_none() && values.is_none())
-            .collect();
-        let values_at = |at: usize| {
-            let values = known
-                .iter()
-                .map(|values| values.and_then(|values| values.get(at)).copied())
-                // What a node cannot tell.
-                .map(|value| value.filter(|value| value.is_finite()));
-            values.collect()
-        };
+        let known = self.known(since_ms);
+        let values_at = |at: usize| column(&known, |sample| sample.values.get(at).copied());
         let fixed = NAMES.iter().enumerate();
         let fixed = fixed.map(|(at, name)| (Cow::Borrowed(*name), values_at(at)));
         let reasons = self.last.iter().flat_map(|(_, reading)| &reading.dropped);
@@ -169,13 +158,61 @@ impl Recorder {
             .filter(|(_, (_, count))| *count != 0)
             .map(|(at, (reason, _))| (Cow::Owned(format!("{DROPPED}{reason}")), values_at(at)));
         Samples {
-            end_ms: self.end.map(|end| end * STEP_MS),
+            end_ms: self.end_ms(),
             series: fixed.chain(occurred).collect(),
         }
     }
+
+    fn samples_of(&self, shard: ShardName, since_ms: Option<u64>) -> Samples {
+        let known = self.known(since_ms);
+        let values_at = |at: usize| {
+            column(&known, |sample| {
+                let mut led = sample.shards.iter();
+                let (_, values) = led.find(|(of, _)| *of == shard)?;
+                values.get(at).copied()
+            })
+        };
+        let names = SHARD_NAMES.iter().enumerate();
+        let series = names.map(|(at, name)| (Cow::Borrowed(*name), values_at(at)));
+        Samples {
+            end_ms: self.end_ms(),
+            series: series.collect(),
+        }
+    }
+
+    fn known(&self, since_ms: Option<u64>) -> Vec<Option<&Sample>> {
+        self.samples.since(since_ms.map(|since| since / STEP_MS))
+    }
+
+    fn end_ms(&self) -> Option<u64> {
+        self.samples.end().map(|end| end * STEP_MS)
+    }
 }
 
-fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
+/// One value of each sample; `None`: there is no sample, or the node cannot tell.
+fn column(known: &[Option<&Sample>], value: impl Fn(&Sample) -> Option<f32>) -> Vec<Option<f32>> {
+    let values = known.iter().map(|sample| sample.and_then(&value));
+    values
+        .map(|value| value.filter(|value| value.is_finite()))
+        .collect()
+}
+
+fn shard_values((shard, load): &(ShardName, ShardLoad)) -> ShardValues {
+    let requests = load.requests.0;
+    let wait_ms = match requests {
+        0 => f64::NAN,
+        _ => load.wait.as_secs_f64() * 1_000.0 / requests as f64,
+    };
+    let values = [
+        load.cpu().as_secs_f64(),
+        requests as f64,
+        wait_ms,
+        load.log_bytes.0 as f64,
+    ];
+    (*shard, values.map(|value| value as f32))
+}
+
+fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Box<[f32]> {
     let (was, is) = (&before.counts, &now.counts);
     let rate = |was: u64, is: u64| is.saturating_sub(was) as f64 / elapsed_s;
     let known = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
@@ -215,6 +252,10 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
         ms(&syncs, 1.0),
         ms(&applied, 0.99),
         ms(&applied, 1.0),
+        now.shards
+            .iter()
+            .map(|(_, load)| load.cpu().as_secs_f64())
+            .sum(),
     ];
     let reasons = before.dropped.iter().zip(&now.dropped);
     let dropped = reasons.map(|((_, was), (_, is))| rate(*was, *is));
@@ -224,6 +265,9 @@ fn values(before: &Reading, now: &Reading, elapsed_s: f64) -> Values {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use admin::cluster::StoreName;
     use histogram::{Histogram, Micros};
 
     use super::*;
@@ -312,13 +356,65 @@ mod tests {
     }
 
     #[test]
+    fn the_load_of_a_shard_is_told_by_the_node_that_leads_it() {
+        let shard = |shard| ShardName {
+            store: StoreName::Inbox,
+            shard,
+        };
+        let led = |number: u64, cpu_ms: u64| {
+            let load = ShardLoad {
+                apply: Duration::from_millis(cpu_ms),
+                wait: Duration::from_millis(30),
+                requests: store::Rate(cpu_ms / 100),
+                ..ShardLoad::default()
+            };
+            (shard(number), load)
+        };
+        let mut recorder = Recorder::default();
+        let readings = [
+            vec![],
+            vec![led(0, 0), led(7, 200)],
+            // 7 is led by another one.
+            vec![led(0, 500)],
+            vec![led(0, 100), led(7, 300)],
+        ];
+        for (step, shards) in (0..).zip(readings) {
+            let reading = Reading {
+                shards,
+                ..Reading::default()
+            };
+            recorder.handle_reading(reading, step * STEP_MS);
+        }
+        let of_7 = recorder.samples_of(shard(7), None);
+        assert_eq!(of_7.end_ms, Some(3 * STEP_MS));
+        let names: Vec<&str> = of_7.series.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(names, SHARD_NAMES);
+        let cpu = series(&of_7, "cpu_cores");
+        assert_eq!(cpu, [Some(0.2), None, Some(0.3)]);
+        assert_eq!(series(&of_7, "wait_ms"), [Some(15.0), None, Some(10.0)]);
+        let requests = |since_ms| {
+            let of_0 = recorder.samples_of(shard(0), since_ms);
+            series(&of_0, "requests_per_s")
+        };
+        assert_eq!(requests(Some(STEP_MS)), [Some(5.0), Some(1.0)]);
+        assert_eq!(requests(None), [Some(0.0), Some(5.0), Some(1.0)]);
+        // Nobody has asked for anything, so nobody has waited.
+        let waited = series(&recorder.samples_of(shard(0), None), "wait_ms");
+        assert_eq!(waited[0], None);
+        let nobody = recorder.samples_of(shard(9), None);
+        assert_eq!(series(&nobody, "cpu_cores"), [None; 3]);
+        let together = series(&recorder.samples(None), "shards_cpu_cores");
+        assert_eq!(together, [Some(0.2), Some(0.5), Some(0.4)]);
+    }
+
+    #[test]
     fn an_hour_is_kept() {
         let mut recorder = Recorder::default();
         for step in 0..1_000 {
             recorder.handle_reading(reading(step), step * STEP_MS);
         }
         let connections = series(&recorder.samples(None), "connections");
-        assert_eq!(connections, [Some(7.0); SAMPLES]);
+        assert_eq!(connections, [Some(7.0); 360]);
         // The clock was set back: what was kept of that time is not told twice.
         recorder.handle_reading(reading(1_000), 900 * STEP_MS);
         let connections = series(&recorder.samples(None), "connections");

@@ -6,7 +6,7 @@ import { Chart, type Line } from "../chart";
 import { heard, offsetMs, startedAt } from "../clock";
 import { dropLines } from "../drops";
 import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible } from "../format";
-import { sum, times, worst, type Series } from "../history";
+import { ofNodes, sum, times, worst, type Series } from "../history";
 import type { Mark } from "../marks";
 import { Failed, Head, Partial, isStale } from "../notices";
 import { usePolled, type Polled } from "../poll";
@@ -100,7 +100,6 @@ function Figures({ stats, health, rates, series }: { stats: Polled<Stats>; healt
   );
 }
 
-const colors = [1, 2, 8, 3, 5, 7];
 const dropsTitle = "Drops per second";
 
 function Charts({ series, windowSeconds, marks }: { series: Series | null; windowSeconds: number; marks: readonly Mark[] }) {
@@ -109,8 +108,6 @@ function Charts({ series, windowSeconds, marks }: { series: Series | null; windo
     const { all, lacking } = series ? sum(series, key) : { all: [], lacking: [] };
     return { name, color, values: all, lacking };
   };
-  const each = (key: string): Line[] =>
-    (series?.nodes ?? []).slice(0, 6).map((node, n) => ({ name: node.name, color: colors[n]!, values: node.values[key] ?? [] }));
   const highest = (name: string, key: string, color: number): Line => ({ name, color, values: series ? worst(series, key) : [] });
   const ofEach = (name: string, key: string): Line[] =>
     series && series.nodes.length > 1 ? series.nodes.map((node) => ({ name: `${node.name} ${name}`, color: 1, values: node.values[key] ?? [] })) : [];
@@ -121,8 +118,8 @@ function Charts({ series, windowSeconds, marks }: { series: Series | null; windo
     ["Delivered after, worst node", "milliseconds", [highest("p50", "delivery_p50_ms", 2), highest("p99", "delivery_p99_ms", 1), highest("longest", "delivery_max_ms", 8)], ofEach("p99", "delivery_p99_ms")],
     ["Queued messages", "count", [total("queued", "queued_messages", 1)]],
     ["Connections and sessions", "count", [total("connections", "connections", 1), total("sessions", "sessions", 2)]],
-    ["CPU of the nodes, % of a core", "cores", each("cpu_cores")],
-    ["Memory of the nodes, bytes", "bytes", each("memory_bytes")],
+    ["CPU of the nodes, % of a core", "cores", ofNodes(series, "cpu_cores")],
+    ["Memory of the nodes, bytes", "bytes", ofNodes(series, "memory_bytes")],
   ];
   return (
     <div class="charts">

@@ -3,13 +3,18 @@ import { useEffect, useState } from "preact/hooks";
 import type { NodeId, ShardRow, SplitStatus } from "../api.types";
 import { get, missingOf, post } from "../api";
 import { half, led, nameOf, outcome, undoneFor, type Begun } from "../begun";
+import { Chart } from "../chart";
 import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
-import { Empty, Head, Told, isStale } from "../notices";
+import { ofNodes, times, worst } from "../history";
+import type { Mark } from "../marks";
+import { Empty, Failed, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { link, route } from "../route";
 import { Table } from "../table";
 import { Fact, State } from "../text";
+import { useHistory, useShardHistory } from "../usehistory";
+import { useMarks } from "../usemarks";
 
 const stores = ["inbox", "session", "retain"] as const;
 const slots = 65_536;
@@ -23,6 +28,7 @@ export function Shards() {
   const [begun, setBegun] = useState<Begun | null>(null);
   const [quick, setQuick] = useState(false);
   const [asked, setAsked] = useState<{ what: Begun["what"]; row: ShardRow } | null>(null);
+  const marks = useMarks();
   const shards = usePolled((abort) => get("/shards", {}, {}, abort), quick ? 1000 : 5000, []);
   const rows = [...(shards.value?.items ?? [])].sort((a, b) => stores.indexOf(a.store) - stores.indexOf(b.store) || (a.first_slot ?? 0) - (b.first_slot ?? 0));
   const chosen = rows.find((row) => nameOf(row) === route.value.parameters.shard);
@@ -38,13 +44,14 @@ export function Shards() {
       </Head>
       <Told>{seen?.says}</Told>
       {shards.value && rows.length === 0 && <Empty>{missingOf(shards.value).length > 0 ? "None on the nodes that answered." : "This broker has no stores."}</Empty>}
+      <Charts marks={marks} />
       {stores.map((store) => <Slots key={store} store={store} rows={rows.filter((row) => row.store === store && row.first_slot !== null)} />)}
       <Table label="Shards" rows={rows} keyOf={(row) => nameOf(row)} stale={isStale(shards)} tone={(row) => (row === chosen ? "chosen" : "")} columns={[
-        { head: "Shard", width: 13, cell: (row) => <a href={link("shards", { shard: nameOf(row) })}>{nameOf(row)}</a> },
-        { head: "Slots", width: 11, cell: (row) => (row.first_slot === null ? unknown : `${row.first_slot}–${row.last_slot}`) },
+        { head: "Shard", width: 12, cell: (row) => <a href={link("shards", { shard: nameOf(row) })}>{nameOf(row)}</a> },
+        { head: "Slots", width: 10, cell: (row) => (row.first_slot === null ? unknown : `${row.first_slot}–${row.last_slot}`) },
         { head: "Leader", width: 8, cell: (row) => (row.leader === null ? <State is="down" say="none" /> : <a href={link("nodes", { node: row.leader })}>{visible(row.leader_name ?? row.leader)}</a>) },
-        { head: "Voters", width: 17, cell: (row) => [...row.voters].sort((a, b) => (a.node_name < b.node_name ? -1 : 1)).map((voter, n) => <span key={voter.node} class={voter.reach === "up" ? "" : "state bad"}>{n > 0 && " "}{visible(voter.node_name)}{voter.reach !== "up" && ` ${voter.reach ?? unknown}`}</span>) },
-        { head: "Load", width: 6, figure: true, cell: (row) => share(load(row)) },
+        { head: "Voters", width: 16, cell: (row) => [...row.voters].sort((a, b) => (a.node_name < b.node_name ? -1 : 1)).map((voter, n) => <span key={voter.node} class={voter.reach === "up" ? "" : "state bad"}>{n > 0 && " "}{visible(voter.node_name)}{voter.reach !== "up" && ` ${voter.reach ?? unknown}`}</span>) },
+        { head: "Load", width: 8, figure: true, cell: (row) => share(load(row)) },
         { head: "Sessions", width: 8, figure: true, cell: (row) => count(row.holds?.sessions) },
         { head: "Messages", width: 9, figure: true, cell: (row) => count(row.holds?.messages) },
         { head: "Last decision", cell: (row) => isBegun(row) ? <State is="leaving" say={begun!.what === "transfer" ? `going to ${visible(begun!.toName)}` : "being split"} /> : row.last_decision
@@ -54,7 +61,7 @@ export function Shards() {
           <Action needs={needs.split} unless={notSplit(row)} onClick={() => setAsked({ what: "split", row })}>Split…</Action>
         </span> },
       ]} />
-      {chosen && <Details row={chosen} />}
+      {chosen && <Details row={chosen} marks={marks} />}
       {asked?.what === "transfer" && <Transfer row={asked.row} rows={rows} close={() => setAsked(null)} done={(what) => { setBegun(what); shards.again(); }} />}
       {asked?.what === "split" && <Split row={asked.row} rows={rows} close={() => setAsked(null)} done={(what) => { setBegun(what); shards.again(); }} />}
     </>
@@ -128,12 +135,43 @@ function Split({ row, rows, close, done }: ChangeProps) {
   );
 }
 
+const hour = 3600;
+
+/** What the shards that a node leads cost it, and how long the log and the stores take. */
+function Charts({ marks }: { marks: readonly Mark[] }) {
+  const { series, problem } = useHistory();
+  const seconds = series ? times(series) : [];
+  const slowest = (of: string) => [{ name: "p99", color: 1, values: series ? worst(series, `${of}_p99_ms`) : [] }, { name: "longest", color: 8, values: series ? worst(series, `${of}_max_ms`) : [] }];
+  if (problem && !series) return <Failed problem={problem} />;
+  return (
+    <div class="charts">
+      <Chart title="Load by leader, % of a core" unit="cores" seconds={seconds} windowSeconds={hour} marks={marks} lines={ofNodes(series, "shards_cpu_cores")} />
+      <Chart title="Synced after, worst node" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={slowest("log_sync")} />
+      <Chart title="Applied after, worst node" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={slowest("apply")} />
+    </div>
+  );
+}
+
+/** The last hour of a shard: the line is of the node that led it. */
+function LoadOf({ row, marks }: { row: ShardRow; marks: readonly Mark[] }) {
+  const { series, problem } = useShardHistory(row.store, row.shard);
+  const seconds = series ? times(series) : [];
+  if (problem && !series) return <Failed problem={problem} />;
+  return (
+    <div class="charts">
+      <Chart title={`Load of ${nameOf(row)}, % of a core`} unit="cores" seconds={seconds} windowSeconds={hour} marks={marks} lines={ofNodes(series, "cpu_cores")} />
+      <Chart title="Requests per second" unit="rate" seconds={seconds} windowSeconds={hour} marks={marks} lines={ofNodes(series, "requests_per_s")} />
+      <Chart title="Wait before proposal" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={ofNodes(series, "wait_ms")} />
+    </div>
+  );
+}
+
 /** What the table has no place for. */
-function Details({ row }: { row: ShardRow }) {
+function Details({ row, marks }: { row: ShardRow; marks: readonly Mark[] }) {
   return (
     <section class="panel details" aria-label={nameOf(row)}>
       <h2>{nameOf(row)}</h2>
-      <dl>
+      <dl class="columns">
         <Fact name="Term">{row.term}, version {row.version ?? unknown}</Fact>
         <Fact name="Holds">{bytes(row.holds?.bytes)}</Fact>
         <Fact name="Requests">{row.load ? `${count(row.load.requests)} a second` : unknown}</Fact>
@@ -142,6 +180,7 @@ function Details({ row }: { row: ShardRow }) {
         <Fact name="Learners">{row.learners.length === 0 ? "none" : row.learners.map((learner) => visible(learner.node_name)).join(", ")}</Fact>
         <Fact name="Last decision">{row.last_decision ? `${decision(row.last_decision)}, for ${duration(row.last_decision.seconds)}` : unknown}</Fact>
       </dl>
+      <LoadOf row={row} marks={marks} />
     </section>
   );
 }
@@ -161,8 +200,8 @@ function sentence(rows: ShardRow[]) {
   const spread = [...byNode.values()].sort((a, b) => (a.name < b.name ? -1 : 1)).map((node) => `${visible(node.name)} ${all > 0 ? Math.round((100 * node.load) / all) : 0} %`).join(", ");
   const led = leaderless.length === 0 ? "all have leaders" : `${leaderless.map((row) => `${row.store} ${row.shard}`).join(", ")} without a leader`;
   const [hottest] = rows.filter((row) => (load(row) ?? 0) > 0).sort((a, b) => load(b)! - load(a)!);
-  const most = hottest ? ` ${hottest.store} ${hottest.shard} has most of it, ${share(load(hottest))} of a core${hottest.last_decision ? `; ${decision(hottest.last_decision)}` : ""}.` : "";
-  return `${stores.map((store) => `${store} ${rows.filter((row) => row.store === store).length}`).join(" · ")}: ${plural(rows.length, "shard")}, ${led}. Load: ${spread}.${most}`;
+  const most = hottest && <> <a href={link("shards", { shard: nameOf(hottest) })}>{nameOf(hottest)}</a> has most of it, {share(load(hottest))} of a core{hottest.last_decision && `; ${decision(hottest.last_decision)}`}.</>;
+  return <>{stores.map((store) => `${store} ${rows.filter((row) => row.store === store).length}`).join(" · ")}: {plural(rows.length, "shard")}, {led}. Load: {spread}.{most}</>;
 }
 
 function Slots({ store, rows }: { store: string; rows: ShardRow[] }) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::At;
-use crate::cluster::NodeId;
+use crate::cluster::{NodeId, StoreName};
 use crate::page::Missing;
 
 /// The last hour of each node.
@@ -36,3 +36,12 @@ pub struct NodeHistory {
 
 /// Values of one name, the oldest first.
 pub type Series = Vec<Option<f64>>;
+
+/// A shard of one of the stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardName {
+    /// The store.
+    pub store: StoreName,
+    /// The number of the shard in it.
+    pub shard: u64,
+}

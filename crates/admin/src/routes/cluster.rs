@@ -11,7 +11,8 @@ use store_state::api::Slot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, Params, Segment, word};
-use crate::api::{Alarm, ListenerRow, ShardRow};
+use super::settings::HistoryQuery;
+use crate::api::{Alarm, History, ListenerRow, ShardName, ShardRow};
 use crate::api_state::Turn;
 use crate::backend::{Broker, Gathered};
 use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
@@ -72,15 +73,47 @@ pub(super) async fn shard(
     Segment((store, shard)): Segment<(String, u64)>,
     Params(budget): Params<BudgetParams>,
 ) -> Result<Json<ShardRow>, Problem> {
-    let store = store.parse::<StoreName>();
-    let store = store.map_err(|error| Problem::parameter("store", error))?;
+    let name = shard_name(&store, shard)?;
     let shards = broker.shards(budget.budget()?).await?.all;
     let mut found = shards.into_iter();
-    let found = found.find(|row| row.store == store && row.shard == shard);
-    found.map(Json).ok_or_else(|| {
-        let why = format!("there is no shard {shard} of the {store} store");
-        Problem::new(Kind::NotFound, why).with("kind", "shard")
-    })
+    let found = found.find(|row| row.store == name.store && row.shard == name.shard);
+    found.map(Json).ok_or_else(|| no_shard(name))
+}
+
+/// The load of a shard in the last hour, a sample for each 10 s, from each node while it led the shard: `cpu_cores` is CPU time per
+/// second, as the balancer reckons with it, `wait_ms` how long a request has waited before it was proposed, on average; further
+/// `requests_per_s` and `log_bytes_per_s`.
+#[utoipa::path(get, path = "/api/v1/shards/{store}/{shard}/history", tag = "cluster", params(("store" = String, Path), ("shard" = u64, Path), HistoryQuery), responses((status = 200, body = History)))]
+pub(super) async fn shard_history(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment((store, shard)): Segment<(String, u64)>,
+    Params(query): Params<HistoryQuery>,
+) -> Result<Json<History>, Problem> {
+    let name = shard_name(&store, shard)?;
+    let since = query.since()?;
+    let budget = query.budget()?;
+    let known = broker.cluster().shards;
+    if !known
+        .iter()
+        .any(|of| of.store == name.store && of.shard == name.shard)
+    {
+        return Err(no_shard(name));
+    }
+    Ok(Json(
+        broker.traffic().shard_history(name, since, budget).await?,
+    ))
+}
+
+fn shard_name(store: &str, shard: u64) -> Result<ShardName, Problem> {
+    let store = store.parse::<StoreName>();
+    let store = store.map_err(|error| Problem::parameter("store", error))?;
+    Ok(ShardName { store, shard })
+}
+
+fn no_shard(ShardName { store, shard }: ShardName) -> Problem {
+    let why = format!("there is no shard {shard} of the {store} store");
+    Problem::new(Kind::NotFound, why).with("kind", "shard")
 }
 
 /// The listeners of all nodes.

@@ -109,6 +109,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(settings::stats))
             .routes(routes!(settings::history))
             .routes(routes!(cluster::shards))
+            .routes(routes!(cluster::shard_history))
             .routes(routes!(cluster::shard))
             .routes(routes!(cluster::listeners))
             .routes(routes!(cluster::alarms))

@@ -1,6 +1,7 @@
 //! `/settings` and `/stats`: what nodes are configured with, and what they have counted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -56,6 +57,16 @@ pub(super) struct HistoryQuery {
     budget_ms: Option<String>,
 }
 
+impl HistoryQuery {
+    pub(super) fn since(&self) -> Result<Option<u64>, Problem> {
+        time("since", self.since.as_deref())
+    }
+
+    pub(super) fn budget(&self) -> Result<Duration, Problem> {
+        budget(self.budget_ms.as_deref())
+    }
+}
+
 /// The last hour of each node, a sample for each 10 s; nodes keep it in memory.
 #[utoipa::path(get, path = "/api/v1/stats/history", tag = "cluster", params(HistoryQuery), responses((status = 200, body = History)))]
 pub(super) async fn history(
@@ -63,9 +74,7 @@ pub(super) async fn history(
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<HistoryQuery>,
 ) -> Result<Json<History>, Problem> {
-    let since = time("since", query.since.as_deref())?;
-    let budget = budget(query.budget_ms.as_deref())?;
-    Ok(Json(broker.history(since, budget).await?))
+    Ok(Json(broker.history(query.since()?, query.budget()?).await?))
 }
 
 /// What there is now, and what has happened since the nodes have started.

@@ -242,6 +242,8 @@ async fn what_is_not_there_is_a_problem() {
         ("GET", "/api/v1/shards/other/0", "invalid-parameter"),
         ("GET", "/api/v1/shards/inbox/x", "invalid-parameter"),
         ("GET", "/api/v1/shards/inbox/70", "not-found"),
+        ("GET", "/api/v1/shards/inbox/70/history", "not-found"),
+        ("GET", "/api/v1/shards/other/0/history", "invalid-parameter"),
         ("GET", "/api/v1/nodes/nobody", "not-found"),
         ("DELETE", "/api/v1/bans/x", "invalid-parameter"),
     ] {
@@ -266,6 +268,7 @@ async fn parameters_that_cannot_be_used_are_named() {
         ("/api/v1/clients?durable=1", "durable"),
         ("/api/v1/settings?node=mq-1", "node"),
         ("/api/v1/shards?store=other", "store"),
+        ("/api/v1/shards/inbox/0/history?since=noon", "since"),
         ("/api/v1/drops?since=yesterday", "since"),
         ("/api/v1/nodes?budget_ms=x", "budget_ms"),
     ] {

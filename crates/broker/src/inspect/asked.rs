@@ -120,6 +120,7 @@ impl Broker for Asking {
                     });
                     if let Some(row) = row {
                         row.holds = Some(led.content);
+                        row.load = led.load.or(row.load.take());
                         row.last_decision = led.decision.or(row.last_decision.take());
                     }
                 }
@@ -157,7 +158,7 @@ impl Broker for Asking {
 
     fn history(&self, since_ms: Option<u64>, budget: Duration) -> Asked<History> {
         let inspect = Arc::clone(&self.0);
-        async move { Ok(node::history_of_all(&inspect, since_ms, budget).await) }.boxed()
+        async move { Ok(node::history_of_all(&inspect, None, since_ms, budget).await) }.boxed()
     }
 
     fn log_in(&self, attempt: LoginAttempt) -> Asked<Role> {

@@ -101,6 +101,9 @@ impl Inspect {
             }
             Question::Stats => Answer::Stats(Box::new(node::counts(self))),
             Question::History { since_ms } => Answer::History(node::history(self, since_ms)),
+            Question::ShardHistory { shard, since_ms } => {
+                Answer::History(node::shard_history(self, shard, since_ms))
+            }
             Question::Events(question) => {
                 Answer::Events(events::here(&self.node, &self.own(), &question))
             }

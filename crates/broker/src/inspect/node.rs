@@ -8,7 +8,7 @@ use admin::Gathered;
 use admin::NodeCommand;
 use admin::api::{
     AclAnswer, AclQuestion, At, Counts, History, NodeChange, NodeHistory, NodeStats,
-    SettingElsewhere, SettingRow, Stats,
+    SettingElsewhere, SettingRow, ShardName, Stats,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, Reach};
 use admin::page::{Missing, MissingReason};
@@ -17,14 +17,16 @@ use authorization::{Action, Client};
 use broker_core::{Reason, sum};
 use mqtt_proto::{SubscriptionFilter, validate_topic_name};
 use peer_protocol::{NodeAnswer, Refusal};
+use store::ShardLoad;
 use store_state::api::StoreId;
 
 use super::question::{AclPart, Answer, HistoryPart, Question, SettingPart, UnixMs};
 use super::state::Inspect;
 use super::{gather, loops, rows, stores};
 use crate::eviction;
-use crate::history::{Reading, STEP_MS, cpu_s, until_next_ms};
+use crate::history::{Reading, STEP_MS, Samples, cpu_s, until_next_ms};
 use crate::latency_metrics::{acknowledgements, deliveries};
+use crate::node::Node;
 
 pub(super) fn settings_of_node(inspect: &Arc<Inspect>, prefix: &str) -> Vec<SettingPart> {
     let settings = inspect.settings.read();
@@ -66,7 +68,20 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
 
 /// What this node has counted.
 pub(super) fn history(inspect: &Arc<Inspect>, since_ms: Option<UnixMs>) -> HistoryPart {
-    let samples = inspect.history.samples(since_ms.map(|since| since.0));
+    part(inspect.history.samples(since_ms.map(|since| since.0)))
+}
+
+/// What a shard has cost while this node led it.
+pub(super) fn shard_history(
+    inspect: &Arc<Inspect>,
+    shard: ShardName,
+    since_ms: Option<UnixMs>,
+) -> HistoryPart {
+    let since_ms = since_ms.map(|since| since.0);
+    part(inspect.history.samples_of(shard, since_ms))
+}
+
+fn part(samples: Samples) -> HistoryPart {
     let series = samples.series.into_iter().map(|(name, values)| {
         let values = values.into_iter().map(|value| value.map(rounded));
         (name.into_owned(), values.collect())
@@ -77,14 +92,19 @@ pub(super) fn history(inspect: &Arc<Inspect>, since_ms: Option<UnixMs>) -> Histo
     }
 }
 
-/// What all nodes have counted.
+/// What all nodes have counted; with a shard, only what that has cost.
 pub(super) async fn history_of_all(
     inspect: &Arc<Inspect>,
+    shard: Option<ShardName>,
     since_ms: Option<u64>,
     budget: Duration,
 ) -> History {
     let since_ms = since_ms.map(UnixMs);
-    let answers = gather::all(inspect, Question::History { since_ms }, budget).await;
+    let question = match shard {
+        None => Question::History { since_ms },
+        Some(shard) => Question::ShardHistory { shard, since_ms },
+    };
+    let answers = gather::all(inspect, question, budget).await;
     let (parts, partial) = gather::sort(answers, "history", |answer| match answer {
         Answer::History(part) => Some(part),
         _ => None,
@@ -136,6 +156,7 @@ pub(crate) async fn record_history(inspect: Arc<Inspect>) {
                 dropped: Reason::all()
                     .map(|reason| (reason.as_str(), node.dropped(reason)))
                     .collect(),
+                shards: shards_led(node),
             };
             inspect.history.record(reading, node.cluster_now_ms());
         });
@@ -145,6 +166,21 @@ pub(crate) async fn record_history(inspect: Arc<Inspect>) {
         }
         wait_ms = until_next_ms(of.node.cluster_now_ms());
     }
+}
+
+/// The load of the shards that a node leads.
+fn shards_led(node: &Node) -> Vec<(ShardName, ShardLoad)> {
+    let own = node.store().node();
+    let led = node.store().shards().into_iter();
+    let led = led.filter(|info| info.leader == Some(own));
+    led.filter_map(|info| {
+        let name = ShardName {
+            store: info.store.into(),
+            shard: info.shard.into(),
+        };
+        Some((name, info.load?))
+    })
+    .collect()
 }
 
 /// What this node says of a client's rights. The question was checked where it was asked.

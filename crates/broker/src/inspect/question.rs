@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use admin::api::{
     AclQuestion, Client, ClientRow, ClientState, Counts, Departure, DropRow, Gone, ListenerRow,
-    NewSubscription, NodeHealth, Queue, Receiver, RecentDrop, Setting, ShardHolds, SharedGroupRow,
-    SubscriptionRow, Verdict,
+    NewSubscription, NodeHealth, Queue, Receiver, RecentDrop, Setting, ShardHolds, ShardName,
+    SharedGroupRow, SubscriptionRow, Verdict,
 };
 use admin::cluster::{NodeId, StoreName};
 use admin::{LoginSession, NodeCommand, SessionQuestion};
@@ -67,6 +67,11 @@ pub(super) enum Question {
     Stats,
     /// What it has counted since then, or in the last hour.
     History { since_ms: Option<UnixMs> },
+    /// What a shard has cost on it in the last hour.
+    ShardHistory {
+        shard: ShardName,
+        since_ms: Option<UnixMs>,
+    },
     /// What has happened on it.
     Events(EventsQuestion),
     /// Messages that wait or are kept.
@@ -328,6 +333,9 @@ pub(super) struct LedShard {
     pub(super) shard: u64,
     pub(super) content: ShardHolds,
     pub(super) decision: Option<admin::cluster::SplitStatus>,
+    /// `None`: the node does not know it yet, or is of an earlier version.
+    #[serde(default)]
+    pub(super) load: Option<admin::cluster::LoadStatus>,
 }
 
 /// Who of a node would get a message.

@@ -17,7 +17,7 @@ use store_state::session::inspect::SessionSummary;
 
 use super::question::{ClientPart, InboxPart, LedShard, RecordPart, few};
 use super::rows::{self, Own};
-use crate::control::split_status;
+use crate::control::{load_status, split_status};
 use crate::node::Node;
 
 /// Subscriptions of an inbox that are part of what is known of a client.
@@ -158,6 +158,7 @@ pub(super) fn queues(node: &Arc<Node>, client_ids: &[String]) -> BTreeMap<String
 /// What the shards hold that this node leads.
 pub(super) fn led(node: &Arc<Node>) -> Vec<LedShard> {
     let decisions = node.store().splits().decisions();
+    let loads = node.store().shards();
     let holdings = node.store().inspect().holdings().into_iter();
     let led = holdings.map(|holding| {
         let of = decisions
@@ -173,6 +174,11 @@ pub(super) fn led(node: &Arc<Node>) -> Vec<LedShard> {
                 bytes: holding.bytes,
             },
             decision: of.cloned().map(split_status),
+            load: loads
+                .iter()
+                .find(|of| (of.store, of.shard) == (holding.store, holding.shard))
+                .and_then(|of| of.load)
+                .map(load_status),
         }
     });
     led.collect()

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, WatchedClient};
+use admin::api::{
+    BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, History, ShardName, WatchedClient,
+};
 use admin::cluster::NodeId;
 use admin::page::MissingReason;
 use admin::{Asked, Gathered, Traffic};
@@ -20,7 +22,7 @@ use super::parts::{BusyPart, Limit, MessagesAnswer, MessagesQuestion};
 use super::question::Part;
 use super::rows::Own;
 use super::state::Inspect;
-use super::{loops, messages};
+use super::{loops, messages, node};
 use crate::node::Node;
 
 /// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
@@ -192,6 +194,17 @@ impl Traffic for AskingTraffic {
     ) -> Asked<Gathered<Vec<BusyTopic>>> {
         let inspect = Arc::clone(&self.0);
         async move { Ok(topics(&inspect, by, limit, budget).await) }.boxed()
+    }
+
+    fn shard_history(
+        &self,
+        shard: ShardName,
+        since_ms: Option<u64>,
+        budget: Duration,
+    ) -> Asked<History> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(node::history_of_all(&inspect, Some(shard), since_ms, budget).await) }
+            .boxed()
     }
 }
 

@@ -14,12 +14,13 @@ use crate::api::{
     AclAnswer, AclQuestion, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
     ClientState, Counts, DecidedBy, DropRow, DropTotals, Gone, HolderRow, ListenerRow, Match,
     MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops,
-    SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict,
-    WatchedClient,
+    SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
+    Verdict, WatchedClient,
 };
 use crate::api::{
-    Encoding, Event, EventKind, Happened, History, Message, NewMessage, PublishedMessage,
-    QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
+    Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
+    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
+    RetainedRow,
 };
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
@@ -583,5 +584,25 @@ impl Traffic for Idle {
 
     fn busy_topics(&self, _: BusyOrder, _: u16, _: Duration) -> Asked<Gathered<Vec<BusyTopic>>> {
         gathered(Vec::new())
+    }
+
+    fn shard_history(
+        &self,
+        shard: ShardName,
+        since_ms: Option<u64>,
+        _: Duration,
+    ) -> Asked<History> {
+        let node = NodeHistory {
+            node: NodeId(7),
+            node_name: "n7".to_owned(),
+            end: since_ms.map(At::unix_ms),
+            series: [(format!("of {} {}", shard.store, shard.shard), Vec::new())].into(),
+        };
+        let history = History {
+            step_s: 10,
+            nodes: vec![node],
+            partial: Vec::new(),
+        };
+        async { Ok(history) }.boxed()
     }
 }
