@@ -52,7 +52,9 @@ impl InboxMachine {
         if of.is_some_and(|inbox| epoch < inbox.epoch) {
             return Ok(InboxReply::Stale);
         }
-        if let Some(number) = found.filter(|_| !resume) {
+        // The node says again what it has had no answer to: the client may have the first one, and this inbox, by now.
+        let has_begun_it = of.is_some_and(|inbox| inbox.incarnation == epoch);
+        if let Some(number) = found.filter(|_| !resume && !has_begun_it) {
             self.discard(number, context)?;
             found = None;
         }
@@ -80,7 +82,7 @@ impl InboxMachine {
             (inbox.subscriptions.clone(), self.owed.of(number))
         };
         let attached = Box::new(Attached {
-            present: found.is_some(),
+            present: found.is_some() && !has_begun_it,
             inbox: number,
             incarnation: inbox.incarnation,
             subscriptions,
@@ -254,6 +256,9 @@ impl InboxMachine {
         self.stock.has_room(&mut inbox);
         self.stock.end(&mut inbox);
         self.owed.end(inbox.id());
+        if inbox.is_connected() {
+            inbox.queue.mark_unknown_sent();
+        }
         let Inbox { client, queue, .. } = &mut *inbox;
         let sent = queue.sent();
         queue.retain(&mut self.stock, context.table, |sequence, item| {

@@ -1,6 +1,7 @@
 //! Connections and sessions come and go.
 
 use super::*;
+use crate::NameHash;
 use crate::inbox::tables::{InboxRow, Rest};
 use crate::row;
 
@@ -70,6 +71,30 @@ fn older_epochs_change_nothing() {
 }
 
 #[test]
+fn a_session_that_begins_twice_because_its_node_says_it_again_is_one() {
+    let mut shard = Shard::new();
+    shard.sleeper("ann", "old");
+    let first = shard.attach("ann", 5, false);
+    let again = shard.attach("ann", 5, false);
+    assert_eq!((again.inbox, again.present), (first.inbox, false));
+    // The client had the first answer, and has subscribed: that is said behind it.
+    let slot = NameHash::default().slot_of("ann");
+    let name = SessionName::Inbox(InboxId::new(slot, first.inbox));
+    let subscribed = shard.apply(&InboxOp::Subscribe {
+        session: name,
+        epoch: 5,
+        subscriptions: vec![subscription("a", QoS::AtLeastOnce)],
+    });
+    assert_eq!(subscribed, InboxReply::Subscribed(vec![true]));
+    let again = shard.attach("ann", 5, false);
+    assert_eq!(again.subscriptions, [subscription("a", QoS::AtLeastOnce)]);
+    shard.publish("a", "1", QoS::AtLeastOnce);
+    assert_eq!(shard.queue(first.inbox), payloads(&[(1, "1")]));
+    // The next one begins anew.
+    assert_ne!(shard.attach("ann", 6, false).inbox, first.inbox);
+}
+
+#[test]
 fn a_session_that_does_not_go_on_leaves_nothing_behind() {
     let mut shard = Shard::new();
     let old = shard.sleeper("ann", "a");
@@ -89,6 +114,27 @@ fn a_session_that_does_not_go_on_leaves_nothing_behind() {
     assert_eq!(shard.machine.counts().messages, 0);
     shard.checkpoint();
     assert_eq!(shard.table.rows_of(b'I'), 1);
+}
+
+#[test]
+fn a_group_gets_nothing_that_a_connection_may_have_got_that_has_not_said_what_it_sent() {
+    // [MQTT-4.8.2-5]: the next session begins at another node, which hears nothing of the one that had the connection.
+    let group = Some("$share/g/a");
+    let mut shard = Shard::new();
+    let inbox = shard.session("ann", "$share/g/a");
+    let items = [
+        item("a", "2", QoS::ExactlyOnce, group),
+        item("a", "1", QoS::AtLeastOnce, group),
+    ];
+    shard.apply(&InboxOp::Deliver {
+        session: "ann".into(),
+        items: items.to_vec(),
+        origin: None,
+    });
+    shard.attach("ann", 2, false);
+    let rest = shard.hand_over("ann", inbox, &[]);
+    let rest: Vec<_> = rest.iter().map(|(sequence, _)| *sequence).collect();
+    assert_eq!(rest, [2]);
 }
 
 #[test]

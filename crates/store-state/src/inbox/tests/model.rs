@@ -576,11 +576,12 @@ impl Model {
         if existed && self.current(client, epoch).is_none() {
             return (false, None);
         }
-        if existed && !resume {
+        let begun = self.find(client).is_some_and(|of| of.incarnation == epoch);
+        if existed && !resume && !begun {
             self.discard(client);
         }
-        let present = existed && resume;
-        if !present {
+        let present = existed && resume && !begun;
+        if !present && !begun {
             self.last_number += 1;
             self.inboxes.push(ModelInbox {
                 client: client.into(),
@@ -639,7 +640,10 @@ impl Model {
 
     fn discard(&mut self, client: &str) {
         let place = self.inboxes.iter().position(|of| *of.client == *client);
-        let inbox = self.inboxes.remove(place.unwrap());
+        let mut inbox = self.inboxes.remove(place.unwrap());
+        if inbox.is_connected() {
+            inbox.mark_sent(inbox.sent + u64::from(u16::MAX));
+        }
         for subscription in inbox.subscriptions.iter().filter(|of| shared(&of.filter)) {
             let filter = subscription.filter.to_string();
             self.events
