@@ -505,13 +505,13 @@ impl<R: Rim> ClientLoop<R> {
             self.settings.policy_of(class_of(&client.session))
         };
         let replay = client.replay.as_ref();
-        let passing = replay.and_then(|replay| replay.topic_of(&delivery.message));
+        let passing = replay.and_then(|replay| replay.passing(&delivery.message));
         let delivered = client.session.deliver(delivery, policy, now);
         // One that is dropped may come when the retained messages do.
-        if let (Some(replay), Some(topic)) = (&mut client.replay, passing)
+        if let (Some(replay), Some(passing)) = (&mut client.replay, passing)
             && !matches!(delivered, Delivered::Dropped(_))
         {
-            replay.passed_by(topic);
+            replay.passed_by(passing);
         }
         match delivered {
             Delivered::Queued => {}

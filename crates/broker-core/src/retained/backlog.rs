@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use hashing::{HashMap, HashSet, QualityHashBuilder};
+use hashing::{HashMap, QualityHashBuilder};
 use mqtt_session::{ApplicationMessage, Timestamp, Wanted};
 use store_state::InsertionMap;
 use store_state::api::{RetainMark, RetainedPlace, Store as _};
@@ -42,8 +42,8 @@ const ASKED_BYTES: usize = 64 * 1024;
 /// The work that a message is that is found: the client's rights are judged.
 pub(super) const MESSAGE_WORK: usize = 16;
 
-/// Topics of which a replay remembers that they passed it by: some 1.2 MB of hashes.
-const PASSED: usize = 65_536;
+/// Topics of which a replay remembers that they passed it by: as many as a table of 65,536 places takes, in 1.1 MB.
+const PASSED: usize = 57_344;
 
 /// Until a message that came to a session as it was published is in the retain store, whichever node leads it, or
 /// was refused there; longer than requests to a shard without a leader are kept.
@@ -112,20 +112,48 @@ pub(super) struct LookedThrough {
 }
 
 /// Hashes of topics of retained messages that came to the session as they were published: what a page has of these
-/// topics is not newer.
+/// topics is not newer. A subscription that was made afterwards is owed the last of them all the same.
 ///
 /// When there are too many, they are forgotten, and the next page is read when the retain store has all that passed
 /// until then: what it gives afterwards is not older.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
-    pub(super) topics: HashSet<u64>,
+    topics: HashMap<TopicHash, Last>,
     hasher: QualityHashBuilder,
+    /// How often subscriptions have come to owe something.
+    owes: OweNumber,
     /// Some were not remembered.
     pub(super) is_over: bool,
     /// The retain store will have been asked to keep all that passed.
     asking: Option<Period>,
     /// What is waited for: pages that are read before are not used.
     settling: Option<Settling>,
+}
+
+/// How many times subscriptions had come to owe something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+struct OweNumber(u32);
+
+/// The last message of a topic that has passed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Last {
+    /// Of its payload.
+    hash: PayloadHash,
+    /// When it passed.
+    owes: OweNumber,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct PayloadHash(u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct TopicHash(u64);
+
+/// A retained message that comes to a session as it is published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passing {
+    topic: TopicHash,
+    hash: PayloadHash,
 }
 
 #[derive(Debug)]
@@ -135,19 +163,39 @@ struct Settling {
 }
 
 impl Passed {
-    fn remember(&mut self, topic: u64) {
-        if self.topics.len() < PASSED {
-            self.topics.insert(topic);
+    fn remember(&mut self, passing: Passing) {
+        let Passing { topic, hash } = passing;
+        if self.topics.len() < PASSED || self.topics.contains_key(&topic) {
+            let owes = self.owes;
+            self.topics.insert(topic, Last { hash, owes });
         } else {
             self.is_over = true;
         }
     }
 
-    pub(super) fn knows(&self, message: &ApplicationMessage) -> bool {
-        !self.topics.is_empty()
-            && self
-                .topics
-                .contains(&self.hasher.hash_one(message.body.topic_bytes()))
+    fn passing(&self, message: &ApplicationMessage) -> Passing {
+        Passing {
+            topic: self.topic_hash(message),
+            hash: self.payload_hash(message),
+        }
+    }
+
+    fn topic_hash(&self, message: &ApplicationMessage) -> TopicHash {
+        TopicHash(self.hasher.hash_one(message.body.topic_bytes()))
+    }
+
+    fn payload_hash(&self, message: &ApplicationMessage) -> PayloadHash {
+        PayloadHash(self.hasher.hash_one(message.body.payload()) as u32)
+    }
+
+    /// Whether a message of a page is not to be sent. `since`: when its subscription came to owe it.
+    fn knows(&self, message: &ApplicationMessage, since: OweNumber) -> bool {
+        if self.topics.is_empty() {
+            return false;
+        }
+        let last = self.topics.get(&self.topic_hash(message));
+        // Of a subscription that was made since then, the last one is owed; another one is older, or is still to pass.
+        last.is_some_and(|last| last.owes >= since || last.hash != self.payload_hash(message))
     }
 
     /// Before a page is read or used. `Some`: not before so many ms have passed. `has_pages`: some were read before.
@@ -296,8 +344,10 @@ impl Replay {
 
     /// Subscriptions owe more; what is owed twice is sent once, so that the subscriptions bound what is owed.
     pub(crate) fn owe(&mut self, owed: VecDeque<Owed>) {
-        for new in owed {
+        self.passed.owes.0 = self.passed.owes.0.saturating_add(1);
+        for mut new in owed {
             self.cancel(&new.filter);
+            new.since = self.passed.owes;
             self.filters.push(&new.filter.clone(), new);
         }
     }
@@ -341,6 +391,19 @@ impl Replay {
         Some((filter, wanted, page))
     }
 
+    /// Takes out of a page of a filter what has passed.
+    pub(super) fn leave_out_passed(
+        &self,
+        filter: &str,
+        messages: &mut Vec<Arc<ApplicationMessage>>,
+    ) {
+        let since = self
+            .filters
+            .get(filter)
+            .map_or(OweNumber::default(), |owed| owed.since);
+        messages.retain(|message| !self.passed.knows(message, since));
+    }
+
     /// The filters to ask the shard for that has the next page of the first one. `shard_of`: which has that of a
     /// filter.
     pub(super) fn next_question(
@@ -381,16 +444,13 @@ impl Replay {
 
     /// What a message is remembered by when it has come to the session as it is published. `None`: it is not
     /// retained.
-    pub(crate) fn topic_of(&self, message: &ApplicationMessage) -> Option<u64> {
-        let hasher = &self.passed.hasher;
-        message
-            .retain
-            .then(|| hasher.hash_one(message.body.topic_bytes()))
+    pub(crate) fn passing(&self, message: &ApplicationMessage) -> Option<Passing> {
+        message.retain.then(|| self.passed.passing(message))
     }
 
     /// A message came to the session as it is published.
-    pub(crate) fn passed_by(&mut self, topic: u64) {
-        self.passed.remember(topic);
+    pub(crate) fn passed_by(&mut self, passing: Passing) {
+        self.passed.remember(passing);
     }
 }
 
@@ -399,6 +459,8 @@ impl Replay {
 pub(crate) struct Owed {
     pub(crate) filter: Box<str>,
     pub(super) wanted: Wanted,
+    /// Since when; what is owed to a session from before its connection: 0.
+    since: OweNumber,
     pub(super) after: Option<Place>,
     /// The last question that asked for a page of it; 0: none.
     pub(super) asked: u64,
@@ -420,6 +482,7 @@ impl Owed {
         Self {
             filter: filter.into(),
             wanted,
+            since: OweNumber::default(),
             after: None,
             asked: 0,
             recorded: Box::default(),
@@ -432,6 +495,7 @@ impl Owed {
         Self {
             filter,
             wanted,
+            since: OweNumber::default(),
             after: RetainedPlace::from_bytes(&place).map(Place::Stored),
             asked: 0,
             recorded: place,
@@ -475,6 +539,8 @@ impl Owed {
 
 #[cfg(test)]
 mod tests {
+    use mqtt_proto::{MessageBody, QoS};
+
     use super::*;
 
     #[test]
@@ -557,9 +623,47 @@ mod tests {
     fn what_passes_by_is_remembered_in_little_memory() {
         let mut passed = Passed::default();
         for topic in 0..PASSED as u64 + 1 {
-            passed.remember(topic);
+            let (topic, hash) = (TopicHash(topic), PayloadHash(0));
+            passed.remember(Passing { topic, hash });
         }
         assert_eq!((passed.topics.len(), passed.is_over), (PASSED, true));
         assert!(passed.topics.allocation_size() < 2 << 20);
+    }
+    #[test]
+    fn what_has_passed_is_owed_to_later_subscriptions_and_to_no_earlier_one() {
+        let wanted = Wanted::new(mqtt_proto::SubscriptionOptions::default(), 0);
+        let owe = |filter: &str| VecDeque::from([Owed::new(filter, wanted)]);
+        let message = |payload: &[u8]| {
+            Arc::new(ApplicationMessage {
+                body: MessageBody::new("t", payload),
+                qos: QoS::AtLeastOnce,
+                retain: true,
+                publisher: 0,
+                publisher_hash: 0,
+                expires_at: None,
+                taken_up: None,
+            })
+        };
+        let mut replay = Replay::default();
+        replay.owe(owe("+"));
+        let passing = replay.passing(&message(b"2")).unwrap();
+        replay.passed_by(passing);
+        replay.owe(owe("t"));
+        let sent = |replay: &Replay, filter: &str, payload: &[u8]| {
+            let mut page = vec![message(payload)];
+            replay.leave_out_passed(filter, &mut page);
+            page.len()
+        };
+        assert_eq!(sent(&replay, "+", b"2"), 0);
+        assert_eq!(sent(&replay, "t", b"2"), 1);
+        // Older, or still to pass.
+        assert_eq!(sent(&replay, "t", b"1"), 0);
+        // The first one is owed anew as well.
+        replay.owe(owe("+"));
+        assert_eq!(sent(&replay, "+", b"2"), 1);
+        let passing = replay.passing(&message(b"3")).unwrap();
+        replay.passed_by(passing);
+        let third = ["+", "t"].map(|filter| sent(&replay, filter, b"3"));
+        assert_eq!(third, [0, 0]);
     }
 }

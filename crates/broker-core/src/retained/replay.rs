@@ -223,7 +223,7 @@ impl<R: Rim> ClientLoop<R> {
             budget.bytes = budget.bytes.saturating_sub(bytes);
             budget.work = budget.work.saturating_sub(1);
         }
-        messages.retain(|message| !replay.passed.knows(message));
+        replay.leave_out_passed(&filter, &mut messages);
         replay.looked_through(&filter, next);
         Some((messages, wanted))
     }

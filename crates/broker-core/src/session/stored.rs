@@ -177,9 +177,9 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         if let Some(replay) = &mut client.replay
-            && let Some(topic) = replay.topic_of(&delivery.message)
+            && let Some(passing) = replay.passing(&delivery.message)
         {
-            replay.passed_by(topic);
+            replay.passed_by(passing);
         }
         client.session.deliver_stored(delivery, sequence, state);
     }
