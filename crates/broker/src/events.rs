@@ -3,8 +3,9 @@
 //! Invariant: numbers of events grow by one; who has fallen behind learns how many he has missed. Nobody who reads slowly makes
 //! anything grow.
 
+mod ring;
+
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +17,8 @@ use broker_core::{
 };
 use mqtt_session::Timestamp;
 use parking_lot::Mutex;
-
-/// Events that are kept.
-const EVENTS: usize = 16_384;
-
-/// Bytes of texts in them that are kept: clients choose how long their identifiers are.
-const BYTES: usize = 8 * 1024 * 1024;
+use ring::Ring;
+pub(crate) use ring::Wanted;
 
 /// Bytes of a text that are kept.
 const SHOWN: usize = 1024;
@@ -207,12 +204,12 @@ impl Events {
 
     /// The number that the next event gets.
     pub(crate) fn next(&self) -> u64 {
-        self.ring.lock().numbers.end
+        self.ring.lock().numbers().end
     }
 
-    /// The number of the first event that is kept and happened at or after a time, or else that of the next event.
-    pub(crate) fn first_since(&self, time: Timestamp) -> u64 {
-        self.ring.lock().first_since(time)
+    /// The number of the first of these events that is kept and happened at or after a time, or else that of the next event.
+    pub(crate) fn first_since(&self, time: Timestamp, wanted: Wanted) -> u64 {
+        self.ring.lock().first_since(time, wanted)
     }
 
     /// The first `limit` wanted events from a number on. `looked_at`: the most that are looked at.
@@ -221,14 +218,15 @@ impl Events {
         from: u64,
         limit: usize,
         looked_at: usize,
+        wanted: Wanted,
         is_wanted: impl Fn(&Event) -> bool,
     ) -> Read {
-        let (first, events) = self.ring.lock().from(from, looked_at);
+        let (first, events) = self.ring.lock().from(from, looked_at, wanted);
         let mut read = Read {
             events: Vec::new(),
             numbers: first..first,
         };
-        for (number, event) in (first..).zip(events) {
+        for (number, event) in events {
             if read.events.len() == limit {
                 break;
             }
@@ -258,56 +256,9 @@ impl<const MOST: u64> PerSecond<MOST> {
     }
 }
 
-#[derive(Debug, Default)]
-struct Ring {
-    /// Those of the events.
-    numbers: Range<u64>,
-    events: VecDeque<Kept>,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-struct Kept {
-    event: Arc<Event>,
-    /// The latest time of this event and of those before it. It never falls, while threads may add events out of order.
-    latest: Timestamp,
-}
-
-impl Ring {
-    fn push(&mut self, event: Event) {
-        self.bytes += event.bytes();
-        let before = self.events.back().map(|kept| kept.latest);
-        self.events.push_back(Kept {
-            latest: before.map_or(event.at, |before| before.max(event.at)),
-            event: Arc::new(event),
-        });
-        self.numbers.end += 1;
-        while self.events.len() > EVENTS || self.bytes > BYTES {
-            let oldest = self.events.pop_front().expect("what is too much is there");
-            self.bytes -= oldest.event.bytes();
-            self.numbers.start += 1;
-        }
-    }
-
-    /// The events from a number on, or from the first one that is kept, and its number.
-    fn from(&self, from: u64, limit: usize) -> (u64, Vec<Arc<Event>>) {
-        // A number that was not given yet is of another process.
-        let first = from.clamp(self.numbers.start, self.numbers.end);
-        let skipped = usize::try_from(first - self.numbers.start).unwrap_or(usize::MAX);
-        let events = self.events.iter().skip(skipped).take(limit);
-        let events = events.map(|kept| Arc::clone(&kept.event));
-        (first, events.collect())
-    }
-
-    fn first_since(&self, time: Timestamp) -> u64 {
-        // The first event that raises `latest` to the time is the first one that did not happen before it.
-        let before = self.events.partition_point(|kept| kept.latest < time);
-        self.numbers.start + before as u64
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::ring::{BYTES, EVENTS, OF_CLUSTER};
     use super::*;
 
     fn event(number: usize) -> Event {
@@ -320,14 +271,14 @@ mod tests {
     #[test]
     fn who_reads_has_each_event_once_and_learns_what_he_missed() {
         let events = Events::default();
-        assert_eq!(events.read(0, 10, 10, |_| true).numbers, 0..0);
+        assert_eq!(events.read(0, 10, 10, Wanted::All, |_| true).numbers, 0..0);
         for number in 0..EVENTS {
             events.push(event(number));
         }
         let mut from = 0;
         let mut seen = Vec::new();
         while from < EVENTS as u64 {
-            let read = events.read(from, 1_000, 700, |_| true);
+            let read = events.read(from, 1_000, 700, Wanted::All, |_| true);
             assert_eq!(read.numbers.start, from);
             seen.extend(read.events.into_iter().map(|(number, _)| number));
             from = read.numbers.end;
@@ -336,30 +287,81 @@ mod tests {
         for number in 0..10 {
             events.push(event(number));
         }
-        let read = events.read(3, 2, 100, |_| true);
+        let read = events.read(3, 2, 100, Wanted::All, |_| true);
         assert_eq!(read.numbers, 10..12);
         assert_eq!(read.events[0].0, 10);
         // Filters look at a bounded number.
-        let read = events.read(10, 2, 100, |_| false);
+        let read = events.read(10, 2, 100, Wanted::All, |_| false);
         assert_eq!((read.events.len(), read.numbers), (0, 10..110));
-        assert_eq!(events.read(u64::MAX, 2, 9, |_| true).events, []);
+        assert_eq!(
+            events.read(u64::MAX, 2, 9, Wanted::All, |_| true).events,
+            []
+        );
     }
 
     #[test]
     fn what_happened_at_a_time_or_after_it_is_found_in_any_order() {
         let events = Events::default();
-        assert_eq!(events.first_since(Timestamp(0)), 0);
+        assert_eq!(events.first_since(Timestamp(0), Wanted::All), 0);
         for at_ms in [10, 30, 20, 40] {
             events.push(Event::new(EventKind::ClientConnected, at_ms));
         }
         for (at_ms, number) in [(0, 0), (10, 0), (11, 1), (30, 1), (31, 3), (40, 3), (41, 4)] {
-            assert_eq!(events.first_since(Timestamp(at_ms)), number, "{at_ms}");
+            assert_eq!(
+                events.first_since(Timestamp(at_ms), Wanted::All),
+                number,
+                "{at_ms}"
+            );
         }
         for _ in 0..EVENTS {
             events.push(Event::new(EventKind::ClientConnected, 50));
         }
-        assert_eq!(events.first_since(Timestamp(0)), 4);
-        assert_eq!(events.first_since(Timestamp(51)), EVENTS as u64 + 4);
+        assert_eq!(events.first_since(Timestamp(0), Wanted::All), 4);
+        assert_eq!(
+            events.first_since(Timestamp(51), Wanted::All),
+            EVENTS as u64 + 4
+        );
+    }
+
+    #[test]
+    fn what_happens_to_clients_pushes_out_nothing_of_the_cluster() {
+        let events = Events::default();
+        let moved = |at_ms| events.push(Event::new(EventKind::ShardMoved, at_ms));
+        let clients = |count: usize, at_ms| {
+            for _ in 0..count {
+                events.push(Event::new(EventKind::ClientConnected, at_ms));
+            }
+        };
+        moved(10);
+        clients(2 * EVENTS, 20);
+        moved(30);
+        clients(EVENTS - 1, 40);
+        // The second one is the oldest that is left of all.
+        let end = 3 * EVENTS as u64 + 1;
+        let is_moved = |event: &Event| event.kind == EventKind::ShardMoved;
+        let read = |from, limit| events.read(from, limit, EVENTS + 2, Wanted::OfCluster, is_moved);
+        let numbers = |read: &Read| read.events.iter().map(|(number, _)| *number).collect();
+        let all = read(0, 10);
+        assert_eq!(numbers(&all), vec![0, 2 * EVENTS as u64 + 1]);
+        assert_eq!(all.numbers, 0..end);
+        // One by one.
+        let one = read(0, 1);
+        assert_eq!((numbers(&one), one.numbers), (vec![0], 0..1));
+        let next = read(1, 1);
+        assert_eq!(numbers(&next), vec![2 * EVENTS as u64 + 1]);
+        assert_eq!(next.numbers.start, 1);
+        for (at_ms, number) in [(0, 0), (10, 0), (11, 2 * EVENTS as u64 + 1), (41, end)] {
+            let found = events.first_since(Timestamp(at_ms), Wanted::OfCluster);
+            assert_eq!(found, number, "{at_ms}");
+        }
+        // Who wants all of it has missed what is not kept.
+        let of_all = events.read(0, 1, 1, Wanted::All, |_| true);
+        assert_eq!(of_all.numbers.start, end - EVENTS as u64);
+        // They are bounded as well, and who has fallen behind these learns it.
+        for _ in 0..OF_CLUSTER + EVENTS {
+            moved(50);
+        }
+        assert_eq!(read(0, 1).numbers.start, 2 * EVENTS as u64 + 2);
     }
 
     #[test]
@@ -378,7 +380,7 @@ mod tests {
         events.handle_second(2);
         events.handle_second(3);
         events.handle_api_change(&change, 4);
-        let told = events.read(0, 200, 200, |_| true).events;
+        let told = events.read(0, 200, 200, Wanted::All, |_| true).events;
         assert_eq!(told.len() as u64, API_CHANGES + 2);
         let counts: Vec<u64> = told.iter().filter_map(|(_, event)| event.count).collect();
         assert_eq!(counts, [7]);
@@ -400,7 +402,8 @@ mod tests {
             });
         }
         let ring = events.ring.lock();
-        assert!(ring.bytes <= BYTES && ring.events.len() < EVENTS);
-        assert_eq!(ring.numbers.end, EVENTS as u64);
+        let kept = ring.numbers();
+        assert!(ring.bytes() <= BYTES && kept.end - kept.start < EVENTS as u64);
+        assert_eq!(kept.end, EVENTS as u64);
     }
 }

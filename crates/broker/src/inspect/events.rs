@@ -73,8 +73,9 @@ enum Missed {
 /// What has happened on this node.
 pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsPart {
     let incarnation = node.store().incarnation();
+    let wanted = events::Wanted::of(&question.kinds);
     let since = |UnixMs(since_ms)| {
-        let first = node.rim.events.first_since(Timestamp(since_ms));
+        let first = node.rim.events.first_since(Timestamp(since_ms), wanted);
         Place::new(incarnation, first)
     };
     let place = question.after.or_else(|| question.since_ms.map(since));
@@ -90,7 +91,9 @@ pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsP
     let read = node
         .rim
         .events
-        .read(from, MOST, LOOKED_AT, |event| is_wanted(question, event));
+        .read(from, MOST, LOOKED_AT, wanted, |event| {
+            is_wanted(question, event)
+        });
     let missed = match read.numbers.start.saturating_sub(from) {
         _ if of != incarnation => Some(Missed::Unknown),
         0 => None,
