@@ -78,7 +78,7 @@ async function ready({ nodes, folder }) {
 
 async function stop(nodes) {
   await Promise.all(nodes.map((node) => new Promise((done) => {
-    if (node.process.exitCode !== null) return done();
+    if (node.process.exitCode !== null || node.process.signalCode !== null) return done();
     node.process.once("exit", done);
     node.process.kill("SIGCONT");
     node.process.kill("SIGTERM");

@@ -1,5 +1,5 @@
 // Takes the pictures of docs/images/dashboard. DASHBOARD_URL names a dashboard that runs, such as that of dev/try.mjs; without
-// it, a cluster is started and given some minutes.
+// it, a cluster is started and given some minutes, and in the end one of its nodes is killed for the pictures `…-down.png`.
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -29,6 +29,12 @@ async function tryIt(page) {
   await page.evaluate("scrollTo(0, 0)");
 }
 
+/** Bans for the page that lists them. */
+async function ban(request, { csrf_token }) {
+  for (const of of [{ user: "plant-z", reason: "its key was published" }, { client: "probe-4711", reason: "connects every second" }])
+    if (!(await request.post(`${url}api/v1/bans`, { headers: { "X-CSRF-Token": csrf_token }, data: { ...of, seconds: 86_400 } })).ok()) throw new Error("The ban failed");
+}
+
 const taken = [];
 
 const own = process.env.DASHBOARD_URL ? null : await start();
@@ -36,27 +42,35 @@ const url = process.env.DASHBOARD_URL ?? own.url;
 const browser = await open();
 mkdirSync(folder, { recursive: true });
 for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
-  for (const colorScheme of ["light", "dark"]) {
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
-    const login = await context.request.post(`${url}api/v1/login`, { data: { user: "administrator", password: password("administrator") } });
-    if (!login.ok()) throw new Error(`The login failed: ${login.status()}`);
-    for (const [name, hash] of Object.entries(hashes).filter(([name]) => wanted.length === 0 || wanted.includes(name))) {
-      const page = await context.newPage();
-      await page.goto(name === "try" ? url + hash : `${url}#/${hash}`);
-      if (name === "try") await tryIt(page);
-      await page.waitForTimeout(["overview", "drops"].includes(name) ? 6000 : 2000);
-      if (name === "nodes") await page.click("main tbody a");
-      await page.waitForTimeout(300);
-      taken.push(`${name}-${colorScheme}${narrow}.png`);
-      await page.screenshot({ path: join(folder, taken.at(-1)) });
-      await page.close();
-    }
-    await context.close();
-  }
+  for (const colorScheme of ["light", "dark"]) await takeAll({ viewport: { width, height }, colorScheme }, `${colorScheme}${narrow}`);
+if (own) {
+  own.nodes[2].process.kill("SIGKILL");
+  await new Promise((done) => setTimeout(done, 20_000));
+  await takeAll({ viewport: { width: 1280, height: 800 }, colorScheme: "light" }, "down");
+}
 await browser.close();
 await own?.stop();
 if (spawnSync("pngquant", ["--version"]).status === 0)
   for (const name of taken) execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", join(folder, name)]);
+
+async function takeAll(options, end) {
+  const context = await browser.newContext({ ...options, reducedMotion: "reduce" });
+  const login = await context.request.post(`${url}api/v1/login`, { data: { user: "administrator", password: password("administrator") } });
+  if (!login.ok()) throw new Error(`The login failed: ${login.status()}`);
+  if (own && taken.length === 0) await ban(context.request, await login.json());
+  for (const [name, hash] of Object.entries(hashes).filter(([name]) => wanted.length === 0 || wanted.includes(name))) {
+    const page = await context.newPage();
+    await page.goto(name === "try" ? url + hash : `${url}#/${hash}`);
+    if (name === "try") await tryIt(page);
+    await page.waitForTimeout(["overview", "drops"].includes(name) ? 6000 : 2500);
+    if (name === "nodes") await page.click("main tbody a");
+    await page.waitForTimeout(300);
+    taken.push(`${name}-${end}.png`);
+    await page.screenshot({ path: join(folder, taken.at(-1)) });
+    await page.close();
+  }
+  await context.close();
+}
 
 async function start() {
   const { startCluster } = await import("./cluster.mjs");
@@ -66,5 +80,5 @@ async function start() {
   const load = await seed(cluster.nodes);
   const server = await serve({ node: cluster.nodes[0].http });
   await pause(1000 * Number(process.env.SECONDS ?? 900));
-  return { url: server.url, async stop() { load.stop(); server.close(); await cluster.stop(); } };
+  return { url: server.url, nodes: cluster.nodes, async stop() { load.stop(); server.close(); await cluster.stop(); } };
 }
