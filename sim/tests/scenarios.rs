@@ -31,6 +31,8 @@ fn shards_that_are_split_keep_all_promises() {
 #[test]
 fn shards_that_are_split_while_things_go_wrong_keep_all_promises() {
     run("splits", 0..2);
+    // A node restarts with a replica of which it is no member any more.
+    run("splits", 131..132);
 }
 
 #[test]

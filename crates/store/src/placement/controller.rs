@@ -118,7 +118,13 @@ impl<M: Kind> ReplicaController<M> {
             return Ok(());
         }
         self.leave_terms_behind().await?;
-        let group = self.open(Birth::Alone).await?;
+        // One that its log says is no member any more was to be removed when the process ended, or still is a member if that
+        // was never committed: it follows, and is removed if the leader says so as well.
+        let birth = match is_here && self.services.known_peers.network.is_some() {
+            true => Birth::Invited,
+            false => Birth::Alone,
+        };
+        let group = self.open(birth).await?;
         if self.services.known_peers.network.is_none() {
             group.recovered().await.map_err(|error| error.to_string())?;
             self.record_start(&group).await?;
