@@ -421,8 +421,14 @@ impl World {
                     };
                     self.history.looks.push(look);
                 }
-                if self.clients.clients[index].is_durable {
+                let client = &self.clients.clients[index];
+                if client.is_durable {
                     self.history.give(index, number);
+                }
+                let is_leaving = |link: &Link| matches!(link.stage, Stage::Leaving);
+                if client.link.as_ref().is_some_and(is_leaving) && !client.has_session {
+                    // It came before the DISCONNECT that ends the session had arrived, if that ever does.
+                    self.history.is_left_unreleased(index, &[number]);
                 }
                 if let Some(packet_id) = packet_id {
                     let given_as = &mut self.clients.clients[index].given_as;
