@@ -27,7 +27,8 @@ function mark({ type, at, reason, subject, node_name }: LiveEvent): Mark {
 export function add(marks: readonly Mark[], events: readonly LiveEvent[], now: number): Mark[] {
   const all = [...marks];
   for (const event of [...events].sort((a, b) => Date.parse(a.at) - Date.parse(b.at))) {
-    if (!types.includes(event.type)) continue;
+    // That a node is down is told by what its state has become.
+    if (!types.includes(event.type) || event.reason === "node_down") continue;
     const one = mark(event);
     // What came to be before, and what after: a node that drains and is up again has been up before as well.
     const same = all.filter(({ of }) => of === one.of);

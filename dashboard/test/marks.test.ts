@@ -27,6 +27,7 @@ test("what is so again soon is a mark of its own", () => {
 test("alarms come and go, other events are left out, and so is what is older than an hour", () => {
   const marks = add([], [
     event("alarm.raised", 0, { reason: "disk_full" }), event("alarm.raised", 100, { reason: "disk_full" }), event("alarm.cleared", 200, { reason: "disk_full" }), event("client.connected", 150, { client_id: "a" }),
+    event("alarm.raised", 120, { reason: "node_down" }),
   ], start + 3650);
   assert.deepEqual(told(marks), [[100, "mq-1 disk full"], [200, "mq-1 disk full over"]]);
 });

@@ -120,7 +120,8 @@ def test_messages_are_published_kept_and_read_at_any_node(cluster, name):
         status, message = ask(node, f"/api/v1/retained/message?topic={name}/7")
         assert (status, message["payload"]) == (200, "7")
         queue = ask(node, f"/api/v1/sessions/{name}-away/queue?limit=500")[1]
-        assert [row["topic"] for row in queue["items"]] == [message["topic"] for message in messages]
+        # Those of one topic keep their order; these topics are published by several event loops.
+        assert sorted(row["topic"] for row in queue["items"]) == sorted(message["topic"] for message in messages)
         assert len(ask(node, "/api/v1/stats/history")[1]["nodes"]) == 3
     until(
         lambda: any(row["client_id"] == f"{name}-away" for row in ask(one, "/api/v1/queues")[1]["items"]),
@@ -131,6 +132,10 @@ def test_messages_are_published_kept_and_read_at_any_node(cluster, name):
     for node in cluster.nodes:
         assert ask(node, f"/api/v1/sessions/{name}-away/queue")[1]["items"] == []
     assert ask(three, "/api/v1/drops/totals")[1]["purged"] >= 50
+
+
+def alarms_of(node, name):
+    return [alarm for alarm in ask(node, "/api/v1/alarms")[1]["items"] if alarm["name"] == name]
 
 
 def test_a_silent_node_is_named_and_not_waited_for(cluster, name):
@@ -146,9 +151,13 @@ def test_a_silent_node_is_named_and_not_waited_for(cluster, name):
             # Whether it exists is not known.
             status, problem = ask(asked, f"/api/v1/clients/{name}s?budget_ms=500")
             assert status == 504 and problem["nodes"] == [identifier]
+            # One of the others raises the alarm.
+            down = until(lambda: alarms_of(asked, "node_down"), what="an alarm")
+            assert len(down) == 1 and down[0]["node"] != identifier, down
         finally:
             silent.resume()
         until(lambda: ask(asked, f"/api/v1/clients/{name}s")[0] in (200, 404), what="an answer for certain")
+        until(lambda: not alarms_of(asked, "node_down"), what="the end of the alarm")
 
 
 def test_another_node_is_drained_and_called_back(cluster, name):
@@ -237,8 +246,9 @@ def test_a_walk_over_a_split_and_a_restart_sees_each_session_once(cluster, name)
         page_number += 1
         if page_number == 2:
             shards = [s for s in ask(node, "/api/v1/shards?store=session")[1]["items"]]
-            status, problem = ask(node, "/api/v1/cluster/split", "POST", {"store": "session", "shard": shards[0]["shard"]})
-            assert status == 204, problem
+            what = {"store": "session", "shard": shards[0]["shard"]}
+            # A voter may lack much of the log still, if an earlier test has stopped its node.
+            until(lambda: ask(node, "/api/v1/cluster/split", "POST", what)[0] == 204, what="a split")
             until(
                 lambda: len(ask(node, "/api/v1/shards?store=session")[1]["items"]) == len(shards) + 1,
                 what="the new shard",

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use admin::api::{
-    Alarm, At, ClientRow, DrainProgress, Gone, ListenerRow, NodeHealth, RecentDrop, SubscriptionRow,
+    At, ClientRow, DrainProgress, Gone, ListenerRow, NodeHealth, RecentDrop, SubscriptionRow,
 };
 use admin::cluster::{NodeId, NodeState};
 use admin::page::{LARGEST_LIMIT, MissingReason};
-use broker_core::{Drop, Drops, Pressure, Reason, SessionKey};
+use broker_core::{Drop, Drops, Reason, SessionKey};
 use tokio::time::Instant;
-use transport::CertificateFacts;
 
 use super::parts::{BusyPart, MessagesAnswer, MessagesQuestion};
 use super::question::{
@@ -22,8 +20,6 @@ use super::question::{
 use super::rows::{self, Own};
 use super::state::Inspect;
 use super::{events, login, loops, matching, node, queues, retained, stores, subscribing, top};
-use crate::control;
-use crate::disk_space::class_name;
 use crate::history;
 use crate::listeners::Listening;
 
@@ -414,69 +410,6 @@ impl Inspect {
         }
     }
 
-    /// What a person should see to, as this node knows.
-    pub(super) fn alarms(&self) -> Vec<Alarm> {
-        let own = self.own();
-        let alarm = |name: &str, detail: String| Alarm {
-            name: name.to_owned(),
-            node: own.node,
-            node_name: own.name.clone(),
-            detail,
-            since: None,
-        };
-        let mut alarms = Vec::new();
-        for (store, shard) in control::without_leader(&self.node) {
-            let detail = format!("no node leads shard {shard} of the {store} store");
-            alarms.push(alarm("no_leader", detail));
-        }
-        match self.node.pressure() {
-            Pressure::None => {}
-            Pressure::StopReading => alarms.push(alarm(
-                "memory",
-                "memory is scarce: publishers are not read".to_owned(),
-            )),
-            Pressure::Refuse => alarms.push(alarm(
-                "memory",
-                "memory is scarce: new connections are refused".to_owned(),
-            )),
-        }
-        if self.node.store().is_full() {
-            let detail = "the disk is full: what has to be stored is refused";
-            alarms.push(alarm("disk_full", detail.to_owned()));
-        }
-        let closed = self.node.rim.disk.closed();
-        if !closed.is_empty() {
-            let settings = self.node.settings.read();
-            let names: Vec<&str> = closed
-                .iter()
-                .map(|class| class_name(&settings, *class))
-                .collect();
-            let names = names.join(", ");
-            let detail = format!(
-                "the disk has little space left: nothing is queued for clients that are away of the classes {names}"
-            );
-            alarms.push(alarm("disk_high_water", detail));
-        }
-        let now = Duration::from_millis(self.node.rim.clock.now_ms());
-        for listening in &self.listeners {
-            if let Some(facts) = &*listening.certificate.read()
-                && let Some(why) = ends_soon(facts, now)
-            {
-                let (kind, address) = (listening.kind.name(), &listening.address);
-                let detail = format!("the certificate of the {kind} listener at {address} {why}");
-                alarms.push(alarm("certificate", detail));
-            }
-        }
-        if let Some(clustered) = self.node.rim.clustered()
-            && clustered.cluster().is_open()
-        {
-            let detail =
-                "the cluster has neither secret nor TLS: whoever reaches its port is a member";
-            alarms.push(alarm("open_cluster", detail.to_owned()));
-        }
-        alarms
-    }
-
     fn listeners_here(&self) -> Vec<ListenerRow> {
         let own = self.own();
         let loops = &self.node.rim.net;
@@ -499,23 +432,6 @@ impl Inspect {
             }
         };
         (0..).zip(&self.listeners).map(row).collect()
-    }
-}
-
-/// Days before its end at which a certificate is an alarm.
-const ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-
-/// What is said of a certificate that is not valid, or will soon not be.
-fn ends_soon(facts: &CertificateFacts, now: Duration) -> Option<String> {
-    let at = |time: Duration| rows::at(time);
-    if now < facts.not_before {
-        Some(format!("is valid only from {}", at(facts.not_before)))
-    } else if now > facts.not_after {
-        Some(format!("has ended {}", at(facts.not_after)))
-    } else if now + ENDS_SOON > facts.not_after {
-        Some(format!("ends {}", at(facts.not_after)))
-    } else {
-        None
     }
 }
 
@@ -547,30 +463,4 @@ fn is_wanted(question: &ClientsQuestion, row: &ClientRow) -> bool {
         && question
             .durable
             .is_none_or(|durable| row.durable == durable)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_certificate_is_an_alarm_two_weeks_before_its_end() {
-        let day = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
-        let facts = CertificateFacts {
-            subject: String::new(),
-            issuer: String::new(),
-            names: Vec::new(),
-            not_before: day(100),
-            not_after: day(200),
-        };
-        for (now, said) in [
-            (99, Some("is valid only from 1970-04-11T00:00:00.000Z")),
-            (100, None),
-            (185, None),
-            (187, Some("ends 1970-07-20T00:00:00.000Z")),
-            (201, Some("has ended 1970-07-20T00:00:00.000Z")),
-        ] {
-            assert_eq!(ends_soon(&facts, day(now)).as_deref(), said, "{now}");
-        }
-    }
 }

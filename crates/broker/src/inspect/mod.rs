@@ -7,6 +7,7 @@
 //! Deliberately absent: HTTP, rights, cursors (`admin`); what a loop shows of its clients (`broker-core/src/inspect`); what
 //! people change of a cluster (`control.rs`).
 
+mod alarms;
 mod asked;
 mod bans;
 mod changes;

@@ -1,0 +1,178 @@
+//! What a person should see to.
+
+use std::time::Duration;
+
+use admin::api::Alarm;
+use admin::cluster::{ClusterStatus, Reach};
+use broker_core::Pressure;
+use transport::CertificateFacts;
+
+use super::rows;
+use super::state::Inspect;
+use crate::control;
+use crate::disk_space::class_name;
+
+impl Inspect {
+    /// What a person should see to, as this node knows.
+    pub(super) fn alarms(&self) -> Vec<Alarm> {
+        let own = self.own();
+        let alarm = |name: &str, detail: String| Alarm {
+            name: name.to_owned(),
+            node: own.node,
+            node_name: own.name.clone(),
+            detail,
+            since: None,
+        };
+        let mut alarms = Vec::new();
+        for name in unreached(&self.control.status()) {
+            let detail = format!("{name} is down: {} does not hear it", own.name);
+            alarms.push(alarm("node_down", detail));
+        }
+        for (store, shard) in control::without_leader(&self.node) {
+            let detail = format!("no node leads shard {shard} of the {store} store");
+            alarms.push(alarm("no_leader", detail));
+        }
+        match self.node.pressure() {
+            Pressure::None => {}
+            Pressure::StopReading => alarms.push(alarm(
+                "memory",
+                "memory is scarce: publishers are not read".to_owned(),
+            )),
+            Pressure::Refuse => alarms.push(alarm(
+                "memory",
+                "memory is scarce: new connections are refused".to_owned(),
+            )),
+        }
+        if self.node.store().is_full() {
+            let detail = "the disk is full: what has to be stored is refused";
+            alarms.push(alarm("disk_full", detail.to_owned()));
+        }
+        let closed = self.node.rim.disk.closed();
+        if !closed.is_empty() {
+            let settings = self.node.settings.read();
+            let names: Vec<&str> = closed
+                .iter()
+                .map(|class| class_name(&settings, *class))
+                .collect();
+            let names = names.join(", ");
+            let detail = format!(
+                "the disk has little space left: nothing is queued for clients that are away of the classes {names}"
+            );
+            alarms.push(alarm("disk_high_water", detail));
+        }
+        let now = Duration::from_millis(self.node.rim.clock.now_ms());
+        for listening in &self.listeners {
+            if let Some(facts) = &*listening.certificate.read()
+                && let Some(why) = ends_soon(facts, now)
+            {
+                let (kind, address) = (listening.kind.name(), &listening.address);
+                let detail = format!("the certificate of the {kind} listener at {address} {why}");
+                alarms.push(alarm("certificate", detail));
+            }
+        }
+        if let Some(clustered) = self.node.rim.clustered()
+            && clustered.cluster().is_open()
+        {
+            let detail =
+                "the cluster has neither secret nor TLS: whoever reaches its port is a member";
+            alarms.push(alarm("open_cluster", detail.to_owned()));
+        }
+        alarms
+    }
+}
+
+/// Members that count as gone, by name, if this node is the one that tells of them: the first that is left.
+fn unreached(status: &ClusterStatus) -> Vec<String> {
+    let is_down = |reach: Reach| reach == Reach::Down;
+    let left = status.nodes.iter().filter(|member| !is_down(member.reach));
+    if left.map(|member| member.node).min() != Some(status.node) {
+        return Vec::new();
+    }
+    let down = status.nodes.iter().filter(|member| is_down(member.reach));
+    let names = down.map(|member| match member.name.as_str() {
+        "" => member.node.to_string(),
+        name => name.to_owned(),
+    });
+    names.collect()
+}
+
+/// Days before its end at which a certificate is an alarm.
+const ENDS_SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// What is said of a certificate that is not valid, or will soon not be.
+fn ends_soon(facts: &CertificateFacts, now: Duration) -> Option<String> {
+    let at = |time: Duration| rows::at(time);
+    if now < facts.not_before {
+        Some(format!("is valid only from {}", at(facts.not_before)))
+    } else if now > facts.not_after {
+        Some(format!("has ended {}", at(facts.not_after)))
+    } else if now + ENDS_SOON > facts.not_after {
+        Some(format!("ends {}", at(facts.not_after)))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use admin::cluster::{NodeId, NodeState, NodeStatus};
+
+    use super::*;
+
+    #[test]
+    fn one_node_tells_of_another_that_is_gone() {
+        let member = |number: u64, name: &str, reach| NodeStatus {
+            node: NodeId(number),
+            name: name.to_owned(),
+            address: String::new(),
+            state: NodeState::Up,
+            reach,
+            version: String::new(),
+            incarnation: 1,
+            connections: None,
+            clock_offset_ms: None,
+        };
+        let status = |own: u64, first: Reach| ClusterStatus {
+            cluster: None,
+            env: String::new(),
+            node: NodeId(own),
+            nodes: vec![
+                member(1, "a", first),
+                member(2, "b", Reach::Up),
+                member(3, "", Reach::Down),
+            ],
+            shards: Vec::new(),
+        };
+        let third = NodeId(3).to_string();
+        assert_eq!(unreached(&status(1, Reach::Up)), [third.as_str()]);
+        assert!(unreached(&status(2, Reach::Suspect)).is_empty());
+        assert_eq!(unreached(&status(2, Reach::Down)), ["a", &third]);
+        // A node that is alone has no members.
+        let alone = ClusterStatus {
+            nodes: Vec::new(),
+            ..status(1, Reach::Up)
+        };
+        assert!(unreached(&alone).is_empty());
+    }
+
+    #[test]
+    fn a_certificate_is_an_alarm_two_weeks_before_its_end() {
+        let day = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+        let facts = CertificateFacts {
+            subject: String::new(),
+            issuer: String::new(),
+            names: Vec::new(),
+            not_before: day(100),
+            not_after: day(200),
+        };
+        for (now, said) in [
+            (99, Some("is valid only from 1970-04-11T00:00:00.000Z")),
+            (100, None),
+            (185, None),
+            (187, Some("ends 1970-07-20T00:00:00.000Z")),
+            (201, Some("has ended 1970-07-20T00:00:00.000Z")),
+        ] {
+            assert_eq!(ends_soon(&facts, day(now)).as_deref(), said, "{now}");
+        }
+    }
+}
