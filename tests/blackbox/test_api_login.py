@@ -44,7 +44,7 @@ def test_people_log_in_with_a_role_and_out(users, name):
         anna.csrf = csrf
         status, made = anna.ask("POST", "/bans", ban)
         assert status == 201, made
-        assert broker.find("api.change", path="/api/v1/bans", name="anna", key="session", role="operator")
+        until(lambda: broker.find("api.change", path="/api/v1/bans", name="anna", key="session", role="operator"), what="the line of the change")
         before = anna.cookie
         assert anna.ask("POST", "/logout")[0] == 204
         anna.cookie = before

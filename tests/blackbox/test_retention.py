@@ -148,7 +148,7 @@ def test_classes_leave_space_on_the_disk_by_their_own_marks(name):
         reload(broker, queueDiskFree=ALL_OF_IT)
         until(lambda: closed(broker, "device") == 1, what="devices to be closed")
         assert closed(broker, "application") == 0
-        assert broker.find(NO_SPACE, **{"class": "device"})
+        until(lambda: broker.find(NO_SPACE, **{"class": "device"}), what="its line")
         with broker.client(connected, props={"session_expiry": 600}) as client:
             client.subscribe(f"{name}/#", qos=1)
             publish(broker, f"{name}/a", range(3, 8))
@@ -171,6 +171,7 @@ def test_classes_leave_space_on_the_disk_by_their_own_marks(name):
             until(lambda: answer() == 0x97, what="a refusal")
         reload(broker, queueDiskFree=0)
         until(lambda: closed(broker, "device") == 0, what="devices to be open")
-        assert broker.find("the disk has space again for queues of a class", **{"class": "device"})
+        again = "the disk has space again for queues of a class"
+        until(lambda: broker.find(again, **{"class": "device"}), what="its line")
         publish(broker, f"{name}/a", [9])
         assert numbers_of(drained(broker, device)) == [0, 1, 2, 9]
