@@ -577,7 +577,7 @@ impl LoadMeter {
             if let Some((_, first, slots)) = close_up.as_ref().filter(|(hot, ..)| hot.0 == group) {
                 let whole: u128 = slots.iter().map(|slot| u128::from(*slot)).sum();
                 let mut within = 0_u128;
-                for (at, slot) in (*first..).zip(slots) {
+                for (at, slot) in (*first..=self.groups.range.last).zip(slots) {
                     let share = u128::from(*sum) * within / whole.max(1);
                     consider(at, below + u64::try_from(share).unwrap_or(u64::MAX));
                     within += u128::from(*slot);
@@ -715,6 +715,14 @@ mod tests {
         let hot = [(1_100, 36), (1_500, 736), (1_900, 136)];
         assert_eq!(half(RANGE, &[second(&hot)]), Some((1_504, 81)));
         assert_eq!(half(RANGE, &[second(&[])]), None);
+        // The last slot of all is looked at one by one.
+        let all = SlotRange {
+            first: 0,
+            last: u16::MAX,
+        };
+        let last = [(1, 36), (u16::MAX, 836)];
+        let seconds = [second(&last), second(&last)];
+        assert_eq!(half(all, &seconds), Some((256, 10)));
         // A second counts by its CPU time, whatever it has put in.
         let seconds = [
             Second {
