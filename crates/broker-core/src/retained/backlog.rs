@@ -136,7 +136,7 @@ struct OweNumber(u32);
 
 /// The last message of a topic that has passed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Last {
+struct Last {
     /// Of its payload.
     hash: PayloadHash,
     /// When it passed.

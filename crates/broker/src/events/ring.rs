@@ -20,6 +20,9 @@ pub(super) const BYTES: usize = 8 * 1024 * 1024;
 /// Events of nodes and shards that are kept for longer.
 pub(super) const OF_CLUSTER: usize = 1_024;
 
+/// Bytes of texts in these that are kept: nodes tell each other their names.
+const OF_CLUSTER_BYTES: usize = 1024 * 1024;
+
 /// Which events somebody reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
@@ -58,12 +61,16 @@ pub(super) struct Ring {
     bytes: usize,
     /// Those before them of nodes and shards, with their numbers.
     of_cluster: VecDeque<(u64, Kept)>,
+    of_cluster_bytes: Bytes,
     /// From this number on none of these is lost.
     of_cluster_start: Number,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Number(u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Bytes(usize);
 
 #[derive(Debug)]
 struct Kept {
@@ -93,11 +100,13 @@ impl Ring {
     }
 
     fn keep_longer(&mut self, number: u64, kept: Kept) {
+        self.of_cluster_bytes.0 += kept.event.bytes();
         self.of_cluster.push_back((number, kept));
-        if self.of_cluster.len() > OF_CLUSTER
-            && let Some((lost, _)) = self.of_cluster.pop_front()
-        {
-            self.of_cluster_start = Number(lost + 1);
+        while self.of_cluster.len() > OF_CLUSTER || self.of_cluster_bytes.0 > OF_CLUSTER_BYTES {
+            let lost = self.of_cluster.pop_front();
+            let (number, kept) = lost.expect("what is too much is there");
+            self.of_cluster_bytes.0 -= kept.event.bytes();
+            self.of_cluster_start = Number(number + 1);
         }
     }
 
@@ -155,6 +164,28 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_of_the_cluster_take_a_bounded_number_of_bytes() {
+        let mut ring = Ring::default();
+        let event = |kind, detail: Option<Box<str>>| Event {
+            detail,
+            ..Event::new(kind, 0)
+        };
+        for _ in 0..OF_CLUSTER {
+            let detail = "x".repeat(OF_CLUSTER_BYTES / 100);
+            ring.push(event(EventKind::NodeState, Some(detail.into())));
+        }
+        for _ in 0..EVENTS {
+            ring.push(event(EventKind::ClientConnected, None));
+        }
+        let (first, kept) = ring.from(0, OF_CLUSTER, Wanted::OfCluster);
+        let texts = kept.iter().filter(|(_, event)| event.detail.is_some());
+        let texts = texts.count();
+        assert!((90..100).contains(&texts), "{texts}");
+        // Who wants all of them learns that the others are gone.
+        assert_eq!(first, (OF_CLUSTER - texts) as u64);
+    }
 
     #[test]
     fn who_reads_nothing_of_clients_reads_what_is_kept_longer() {

@@ -14,7 +14,7 @@ use crate::disk_space::class_name;
 
 impl Inspect {
     /// What a person should see to, as this node knows.
-    pub(super) fn alarms(&self) -> Vec<Alarm> {
+    pub(super) fn alarms(&self, status: &ClusterStatus) -> Vec<Alarm> {
         let own = self.own();
         let alarm = |name: &str, detail: String| Alarm {
             name: name.to_owned(),
@@ -24,7 +24,7 @@ impl Inspect {
             since: None,
         };
         let mut alarms = Vec::new();
-        for name in unreached(&self.control.status()) {
+        for name in unreached(status) {
             let detail = format!("{name} is down: {} does not hear it", own.name);
             alarms.push(alarm("node_down", detail));
         }

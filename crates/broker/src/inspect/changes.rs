@@ -93,8 +93,9 @@ impl Changes {
         let node = &inspect.node;
         let at_ms = node.rim.clock.now_ms();
         let mut told = self.handle_drops(&node.drops, at_ms);
-        told.extend(self.handle_status(&inspect.control.status(), at_ms));
-        told.extend(self.handle_alarms(&inspect.alarms(), at_ms));
+        let status = inspect.control.status();
+        told.extend(self.handle_status(&status, at_ms));
+        told.extend(self.handle_alarms(&inspect.alarms(&status), at_ms));
         node.rim.events.handle_second(at_ms);
         for event in told {
             node.rim.events.push(event);

@@ -406,7 +406,7 @@ impl Inspect {
                 clients_left: connected,
                 shards_left: led,
             }),
-            alarms: self.alarms(),
+            alarms: self.alarms(&status),
         }
     }
 
