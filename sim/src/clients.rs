@@ -20,6 +20,7 @@ use mqtt_proto::{
 
 use crate::history::{Look, Published, Subscribed, Will, WillFate};
 use crate::node::{LOOPS, Life, Node};
+use crate::promises::retained;
 use crate::world::World;
 
 /// Messages of one client that are not acknowledged.
@@ -35,8 +36,10 @@ const RETAINED_TOPICS: usize = 2;
 pub(crate) const SHARED: &str = "s/+";
 pub(crate) const GROUP: &str = "$share/group/s/+";
 
-/// How long the reader waits for retained messages, in ms.
+/// How long the reader waits for retained messages, in ms; and how much longer if it lacks one. A page that may be older than what has come
+/// to the client before is read again for up to 10 s, and a shard that does not answer is asked again after 1 s.
 const READING: u64 = 3_000;
+const READING_MORE: u64 = 10_000;
 
 /// How long a client at least waits that asks for retained messages again, in ms.
 const LOOK_AGAIN: u64 = 700;
@@ -816,6 +819,12 @@ impl World {
                 false
             }
             Some(reader) if self.now < reader.until => false,
+            Some(reader)
+                if self.now < reader.until + READING_MORE
+                    && retained::lacks(&self.history, &reader.found).is_some() =>
+            {
+                false
+            }
             Some(reader) => {
                 self.history.retained = Some(reader.found.clone());
                 true

@@ -9,7 +9,7 @@ mod p06_wills;
 pub(crate) mod quiet;
 mod ranges;
 mod replicas;
-mod retained;
+pub(crate) mod retained;
 mod retention;
 mod splits;
 

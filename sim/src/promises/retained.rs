@@ -6,24 +6,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::History;
+use crate::history::{History, Published};
 
 pub(super) fn check(history: &History) -> Result<(), String> {
     let Some(found) = &history.retained else {
         return Err("nobody has looked at what is retained".to_owned());
     };
-    for (number, message) in &history.published {
-        let is_kept = message.topic.starts_with("r/") && message.acknowledged.is_some();
-        if is_kept && !found.contains_key(&message.topic) {
-            return Err(format!(
-                "nothing is retained where {number} was: {message:?}"
-            ));
-        }
+    if let Some((number, message)) = lacks(history, found) {
+        return Err(format!(
+            "nothing is retained where {number} was: {message:?}"
+        ));
     }
     for (topic, ops) in &operations(history) {
         check_topic(ops).map_err(|why| format!("retained {topic}: {why}"))?;
     }
     Ok(())
+}
+
+/// A message that was acknowledged, and nothing was found on its topic.
+pub(crate) fn lacks<'a>(
+    history: &'a History,
+    found: &BTreeMap<String, u64>,
+) -> Option<(u64, &'a Published)> {
+    let mut published = history.published.iter();
+    let is_lacking = |(_, message): &(&u64, &Published)| {
+        let is_kept = message.topic.starts_with("r/") && message.acknowledged.is_some();
+        is_kept && !found.contains_key(&message.topic)
+    };
+    let (number, message) = published.find(is_lacking)?;
+    Some((*number, message))
 }
 
 /// Something that was done with a topic.

@@ -7,7 +7,7 @@ use authorization::Action;
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
-    class_of,
+    Timestamp, class_of,
 };
 use net_api::Key;
 use peer_protocol::HASH_BITS;
@@ -511,7 +511,7 @@ impl<R: Rim> ClientLoop<R> {
         if let (Some(replay), Some(passing)) = (&mut client.replay, passing)
             && !matches!(delivered, Delivered::Dropped(_))
         {
-            replay.passed_by(passing);
+            replay.passed_by(passing, Timestamp(now_ms));
         }
         match delivered {
             Delivered::Queued => {}

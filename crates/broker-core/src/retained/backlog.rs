@@ -42,7 +42,7 @@ const ASKED_BYTES: usize = 64 * 1024;
 /// The work that a message is that is found: the client's rights are judged.
 pub(super) const MESSAGE_WORK: usize = 16;
 
-/// Topics of which a replay remembers that they passed it by: as many as a table of 65,536 places takes, in 1.1 MB.
+/// Topics of which a replay remembers that they passed it by: as many as a table of 65,536 places takes, in 1.7 MB.
 const PASSED: usize = 57_344;
 
 /// Until a message that came to a session as it was published is in the retain store, whichever node leads it, or
@@ -56,6 +56,10 @@ const UNDER_WAY_MS: RangeInclusive<u64> = 1..=10;
 /// How soon a replay looks again whether messages that passed it by are in this node's retain store.
 const SETTLE_MS: u64 = 10;
 
+/// How soon a page is read again that has another message of a topic than the last one that passed: first, and after a
+/// while. Mostly the last one is in the retain store within some ms.
+const READ_AGAIN_MS: RangeInclusive<u64> = 10..=1_000;
+
 /// Retained messages that subscriptions still owe a session.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
@@ -66,6 +70,8 @@ pub(crate) struct Replay {
     pub(super) pauses: bool,
     /// The number of the question by which the store was asked for pages.
     pub(super) asked: Option<u64>,
+    /// When pages were read last, or the store was asked for them.
+    pub(super) read: Timestamp,
     /// Those that it gave, each with its filter and the number of the question.
     pub(super) pages: VecDeque<(Box<str>, u64, Page)>,
     /// When it gave them. Older messages of their topics may have been on their way to the session then.
@@ -112,7 +118,8 @@ pub(super) struct LookedThrough {
 }
 
 /// Hashes of topics of retained messages that came to the session as they were published: what a page has of these
-/// topics is not newer. A subscription that was made afterwards is owed the last of them all the same.
+/// topics is not newer. A subscription that was made afterwards is owed the last of them all the same; if the retain store
+/// has refused that one, it is owed what the store has instead.
 ///
 /// When there are too many, they are forgotten, and the next page is read when the retain store has all that passed
 /// until then: what it gives afterwards is not older.
@@ -141,6 +148,7 @@ struct Last {
     hash: PayloadHash,
     /// When it passed.
     owes: OweNumber,
+    at: Timestamp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +164,15 @@ pub(crate) struct Passing {
     hash: PayloadHash,
 }
 
+/// What becomes of a message of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Sent,
+    LeftOut,
+    /// It may be older than the last message of its topic, which passed then.
+    Unknown(Timestamp),
+}
+
 #[derive(Debug)]
 struct Settling {
     since_ms: u64,
@@ -163,11 +180,11 @@ struct Settling {
 }
 
 impl Passed {
-    fn remember(&mut self, passing: Passing) {
+    fn remember(&mut self, passing: Passing, at: Timestamp) {
         let Passing { topic, hash } = passing;
         if self.topics.len() < PASSED || self.topics.contains_key(&topic) {
             let owes = self.owes;
-            self.topics.insert(topic, Last { hash, owes });
+            self.topics.insert(topic, Last { hash, owes, at });
         } else {
             self.is_over = true;
         }
@@ -188,14 +205,25 @@ impl Passed {
         PayloadHash(self.hasher.hash_one(message.body.payload()) as u32)
     }
 
-    /// Whether a message of a page is not to be sent. `since`: when its subscription came to owe it.
-    fn knows(&self, message: &ApplicationMessage, since: OweNumber) -> bool {
+    /// What becomes of a message of a page. `since`: when its subscription came to owe it; `read`: when the page was
+    /// read, at the earliest.
+    fn judge(&self, message: &ApplicationMessage, since: OweNumber, read: Timestamp) -> Verdict {
         if self.topics.is_empty() {
-            return false;
+            return Verdict::Sent;
         }
-        let last = self.topics.get(&self.topic_hash(message));
-        // Of a subscription that was made since then, the last one is owed; another one is older, or is still to pass.
-        last.is_some_and(|last| last.owes >= since || last.hash != self.payload_hash(message))
+        match self.topics.get(&self.topic_hash(message)) {
+            Some(last) if last.owes >= since => Verdict::LeftOut,
+            // Another one than the last is older, or is still to pass, or the retain store has refused the last one:
+            // that is known when the store has answered.
+            Some(last)
+                if last.hash != self.payload_hash(message)
+                    && read < last.at.add_millis(SETTLED_MS) =>
+            {
+                Verdict::Unknown(last.at)
+            }
+            // Of a subscription that was made since the last one passed, that is owed, or what the store has instead.
+            Some(_) | None => Verdict::Sent,
+        }
     }
 
     /// Before a page is read or used. `Some`: not before so many ms have passed. `has_pages`: some were read before.
@@ -391,17 +419,29 @@ impl Replay {
         Some((filter, wanted, page))
     }
 
-    /// Takes out of a page of a filter what has passed.
+    /// Takes out of a page of a filter what has passed. `Some`: it is not known of all messages whether they are older
+    /// than what has passed; the page is to be read again in so many ms.
     pub(super) fn leave_out_passed(
         &self,
         filter: &str,
         messages: &mut Vec<Arc<ApplicationMessage>>,
-    ) {
-        let since = self
-            .filters
-            .get(filter)
-            .map_or(OweNumber::default(), |owed| owed.since);
-        messages.retain(|message| !self.passed.knows(message, since));
+        now: Timestamp,
+    ) -> Option<u64> {
+        let owed = self.filters.get(filter);
+        let since = owed.map_or(OweNumber::default(), |owed| owed.since);
+        let mut again = None;
+        messages.retain(
+            |message| match self.passed.judge(message, since, self.read) {
+                Verdict::Sent => true,
+                Verdict::LeftOut => false,
+                Verdict::Unknown(at) => {
+                    let ms = read_again_ms(at, now);
+                    again = Some(again.map_or(ms, |other: u64| other.min(ms)));
+                    false
+                }
+            },
+        );
+        again
     }
 
     /// The filters to ask the shard for that has the next page of the first one. `shard_of`: which has that of a
@@ -449,9 +489,18 @@ impl Replay {
     }
 
     /// A message came to the session as it is published.
-    pub(crate) fn passed_by(&mut self, passing: Passing) {
-        self.passed.remember(passing);
+    pub(crate) fn passed_by(&mut self, passing: Passing, now: Timestamp) {
+        self.passed.remember(passing, now);
     }
+}
+
+/// In how many ms a page is read again that has another message than the last one, which passed at `at`: after as long
+/// as that is ago, but when the retain store has answered for sure.
+fn read_again_ms(at: Timestamp, now: Timestamp) -> u64 {
+    let passed_ms = now.saturating_since(at);
+    let left_ms = SETTLED_MS.saturating_sub(passed_ms);
+    let pause_ms = passed_ms.clamp(*READ_AGAIN_MS.start(), *READ_AGAIN_MS.end());
+    pause_ms.min(left_ms).max(*READ_AGAIN_MS.start())
 }
 
 /// Those that a filter selects.
@@ -624,46 +673,84 @@ mod tests {
         let mut passed = Passed::default();
         for topic in 0..PASSED as u64 + 1 {
             let (topic, hash) = (TopicHash(topic), PayloadHash(0));
-            passed.remember(Passing { topic, hash });
+            passed.remember(Passing { topic, hash }, Timestamp(0));
         }
         assert_eq!((passed.topics.len(), passed.is_over), (PASSED, true));
         assert!(passed.topics.allocation_size() < 2 << 20);
     }
+
     #[test]
     fn what_has_passed_is_owed_to_later_subscriptions_and_to_no_earlier_one() {
-        let wanted = Wanted::new(mqtt_proto::SubscriptionOptions::default(), 0);
-        let owe = |filter: &str| VecDeque::from([Owed::new(filter, wanted)]);
-        let message = |payload: &[u8]| {
-            Arc::new(ApplicationMessage {
-                body: MessageBody::new("t", payload),
-                qos: QoS::AtLeastOnce,
-                retain: true,
-                publisher: 0,
-                publisher_hash: 0,
-                expires_at: None,
-                taken_up: None,
-            })
-        };
         let mut replay = Replay::default();
         replay.owe(owe("+"));
-        let passing = replay.passing(&message(b"2")).unwrap();
-        replay.passed_by(passing);
+        pass(&mut replay, b"2", 100);
         replay.owe(owe("t"));
-        let sent = |replay: &Replay, filter: &str, payload: &[u8]| {
-            let mut page = vec![message(payload)];
-            replay.leave_out_passed(filter, &mut page);
-            page.len()
-        };
-        assert_eq!(sent(&replay, "+", b"2"), 0);
-        assert_eq!(sent(&replay, "t", b"2"), 1);
-        // Older, or still to pass.
-        assert_eq!(sent(&replay, "t", b"1"), 0);
+        assert_eq!(read(&mut replay, "+", b"2", 100), Ok(0));
+        assert_eq!(read(&mut replay, "t", b"2", 100), Ok(1));
         // The first one is owed anew as well.
         replay.owe(owe("+"));
-        assert_eq!(sent(&replay, "+", b"2"), 1);
-        let passing = replay.passing(&message(b"3")).unwrap();
-        replay.passed_by(passing);
-        let third = ["+", "t"].map(|filter| sent(&replay, filter, b"3"));
-        assert_eq!(third, [0, 0]);
+        assert_eq!(read(&mut replay, "+", b"2", 100), Ok(1));
+        pass(&mut replay, b"3", 101);
+        let third = ["+", "t"].map(|filter| read(&mut replay, filter, b"3", 101));
+        assert_eq!(third, [Ok(0), Ok(0)]);
+    }
+
+    #[test]
+    fn what_the_store_has_is_owed_to_later_subscriptions_if_what_passed_was_refused() {
+        let mut replay = Replay::default();
+        replay.owe(owe("+"));
+        pass(&mut replay, b"2", 100);
+        replay.owe(owe("t"));
+        // Older, or still to pass, or 2 is not retained: the page is read again, less and less often.
+        let mut now = 103;
+        let mut pauses = Vec::new();
+        while let Err(ms) = read(&mut replay, "t", b"1", now) {
+            pauses.push(ms);
+            now += ms;
+        }
+        assert_eq!(pauses[..8], [10, 13, 26, 52, 104, 208, 416, 832]);
+        assert_eq!((pauses.len(), now), (17, 100 + SETTLED_MS));
+        assert_eq!(read(&mut replay, "t", b"1", now), Ok(1));
+        // The earlier subscription has brought 2.
+        assert_eq!(read(&mut replay, "+", b"1", now), Ok(0));
+        // A page that was asked for before may be older.
+        replay.read = Timestamp(now - 1);
+        let mut page = vec![message(b"1")];
+        let again = replay.leave_out_passed("t", &mut page, Timestamp(now + 5));
+        assert_eq!(again, Some(10));
+        // What comes meanwhile ends the wait.
+        pass(&mut replay, b"1", 102);
+        assert_eq!(read(&mut replay, "t", b"1", 103), Ok(0));
+    }
+
+    fn owe(filter: &str) -> VecDeque<Owed> {
+        let wanted = Wanted::new(mqtt_proto::SubscriptionOptions::default(), 0);
+        VecDeque::from([Owed::new(filter, wanted)])
+    }
+
+    fn message(payload: &[u8]) -> Arc<ApplicationMessage> {
+        Arc::new(ApplicationMessage {
+            body: MessageBody::new("t", payload),
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            publisher: 0,
+            publisher_hash: 0,
+            expires_at: None,
+            taken_up: None,
+        })
+    }
+
+    /// A message comes to the session as it is published.
+    fn pass(replay: &mut Replay, payload: &[u8], now: u64) {
+        let passing = replay.passing(&message(payload)).unwrap();
+        replay.passed_by(passing, Timestamp(now));
+    }
+
+    /// How many messages of a page are sent that has this one and is read now; or in how many ms it is read again.
+    fn read(replay: &mut Replay, filter: &str, payload: &[u8], now: u64) -> Result<usize, u64> {
+        let mut page = vec![message(payload)];
+        replay.read = Timestamp(now);
+        let again = replay.leave_out_passed(filter, &mut page, Timestamp(now));
+        again.map_or(Ok(page.len()), Err)
     }
 }

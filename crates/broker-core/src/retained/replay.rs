@@ -197,13 +197,14 @@ impl<R: Rim> ClientLoop<R> {
                 self.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes());
             let page = (!is_elsewhere).then(|| owed.page(&self.node, budget, expiry_now));
             let Some(page) = page.flatten() else {
-                self.ask_pages(key, expiry_now);
+                self.ask_pages(key, now, expiry_now);
                 return None;
             };
             self.questions += 1;
             owed.asked = self.questions;
             let page = (owed.filter.clone(), self.questions, page);
             replay.pages.push_back(page);
+            replay.read = now;
             replay.given = Some(Given::now(&self.node, io));
         }
         if let Some(given) = replay.given
@@ -223,14 +224,21 @@ impl<R: Rim> ClientLoop<R> {
             budget.bytes = budget.bytes.saturating_sub(bytes);
             budget.work = budget.work.saturating_sub(1);
         }
-        replay.leave_out_passed(&filter, &mut messages);
+        if let Some(ms) = replay.leave_out_passed(&filter, &mut messages, now) {
+            self.stats.replay_pauses.add(1);
+            replay.pages.clear();
+            replay.pauses = true;
+            io.arm(now.0 + ms, Timer::Replay(key).to_bits());
+            return None;
+        }
         replay.looked_through(&filter, next);
         Some((messages, wanted))
     }
 
     /// Asks the store for pages that other nodes may have, or that a shard has not got yet.
-    fn ask_pages(&mut self, key: Key, now: Timestamp) -> Option<()> {
+    fn ask_pages(&mut self, key: Key, now: Timestamp, expiry_now: Timestamp) -> Option<()> {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
+        replay.read = now;
         let store = self.node.store();
         self.questions += 1;
         let question = self.questions;
@@ -250,7 +258,7 @@ impl<R: Rim> ClientLoop<R> {
         });
         self.node
             .store()
-            .ask_retained(ticket, shard, wanted, PAGE, now);
+            .ask_retained(ticket, shard, wanted, PAGE, expiry_now);
         Some(())
     }
 

@@ -6,7 +6,7 @@
 
 use authorization::Action;
 use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
-use mqtt_session::{Delivery, Session, StoredState};
+use mqtt_session::{Delivery, Session, StoredState, Timestamp};
 use net_api::{ConnectionId, Key};
 use store_state::CorrelationId;
 use store_state::api::{Event, Failure, Read, Store as _};
@@ -179,7 +179,7 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(replay) = &mut client.replay
             && let Some(passing) = replay.passing(&delivery.message)
         {
-            replay.passed_by(passing);
+            replay.passed_by(passing, Timestamp(io.now_ms()));
         }
         client.session.deliver_stored(delivery, sequence, state);
     }
