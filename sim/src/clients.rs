@@ -631,6 +631,7 @@ impl World {
             self.history
                 .is_left_unreleased(index, &numbers.collect::<Vec<_>>());
             self.history.subscribed.remove(&index);
+            self.history.ended_members += 1;
             self.note(&format!("client {index} ends its session"));
         }
         let client = &mut self.clients.clients[index];

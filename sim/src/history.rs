@@ -91,6 +91,8 @@ pub(crate) struct History {
     pub(crate) given: BTreeMap<(usize, u64), Given>,
     /// By durable client and message: when the queue of the client's session let it go, and why.
     pub(crate) trimmed: BTreeMap<(usize, u64), (u64, DropReason)>,
+    /// How many sessions members of the shared group have ended.
+    pub(crate) ended_members: usize,
     /// Retained messages as a new client found them at the end, by topic.
     pub(crate) retained: Option<BTreeMap<String, u64>>,
     /// Retained messages as a client found them meanwhile.
