@@ -36,8 +36,8 @@ const RETAINED_TOPICS: usize = 2;
 pub(crate) const SHARED: &str = "s/+";
 pub(crate) const GROUP: &str = "$share/group/s/+";
 
-/// How long the reader waits for retained messages, in ms; and how much longer if it lacks one. A page that may be older than what has come
-/// to the client before is read again for up to 10 s, and a shard that does not answer is asked again after 1 s.
+/// How long the reader waits for retained messages, in ms; and how much longer if it lacks one. A page that may be older
+/// than what has come to the client before is read again for up to 10 s.
 const READING: u64 = 3_000;
 const READING_MORE: u64 = 10_000;
 
