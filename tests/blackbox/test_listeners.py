@@ -495,6 +495,70 @@ def test_what_comes_through_a_proxy_is_not_this_machine(tmp_path, head):
             client.subscribe("a", expect=[0x87])
 
 
+def tlv(kind, value) -> bytes:
+    return struct.pack(">BH", kind, len(value)) + value
+
+
+def v2_with_certificate(name, verify=0, client=0x07) -> bytes:
+    """What HAProxy sends with `send-proxy-v2-ssl-cn`."""
+    ssl_tlv = tlv(0x20, struct.pack(">BI", client, verify) + tlv(0x21, b"TLSv1.3") + tlv(0x22, name))
+    return v2(0x21, 0x11, V2[16:] + tlv(0x01, b"mqtt") + ssl_tlv)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ws"])
+def test_a_certificate_that_the_proxy_has_verified_is_a_user_name(tmp_path, kind):
+    closed = {"authentication.chain.kind": "tlsIdentity"}
+    trusted = {"version": "any", "trustedPeers": "127.0.0.0/8", "userName": "commonName"}
+
+    def code(listeners, head) -> int:
+        with Raw(stream=listeners.stream(kind, head)) as client:
+            client.send(raw.connect("device"))
+            return client.expect(raw.CONNACK).reason
+
+    with Listeners(tmp_path, closed, proxy=trusted) as listeners:
+        assert code(listeners, v2_with_certificate(b"press-7")) == 0
+        connected = until(lambda: listeners.find("a client is connected"))
+        assert connected[0]["user"] == "press-7", connected
+        for head in (
+            v2_with_certificate(b"press-7", verify=1),
+            v2_with_certificate(b"press-7", client=0x01),
+            v2_with_certificate(b""),
+            V2,
+            V1,
+        ):
+            assert code(listeners, head) == 0x87, head
+    with Listeners(tmp_path, closed, proxy={**trusted, "userName": "off"}) as listeners:
+        assert code(listeners, v2_with_certificate(b"press-7")) == 0x87
+
+
+@pytest.mark.parametrize(
+    "header, value, client",
+    [
+        ("X-Forwarded-For", "203.0.113.9, 192.0.2.7, 127.0.0.9", "192.0.2.7:0"),
+        ("X-Real-IP", "192.0.2.7", "192.0.2.7:0"),
+        ("Forwarded", 'for="[2001:db8::7]:4711";proto=https, for=127.0.0.9', "[2001:db8::7]:0"),
+        ("X-Forwarded-For", "192.0.2.7, unknown", None),
+        ("X-Forwarded-For", None, None),
+    ],
+)
+def test_a_trusted_proxy_says_by_a_header_for_whom_a_websocket_is(tmp_path, name, header, value, client):
+    def peer_of(trusted) -> str:
+        ws = {"host": "127.0.0.1", "port": 0, "forwarded": {"header": header, "trustedPeers": trusted}}
+        config = {**BASE, "allowAnonymous": True, "mqttServerConfig": {"wsListener": ws}}
+        with Broker(config=config) as broker:
+            stream = socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=DEADLINE_S)
+            given = {header.replace("-", "_"): value, "X_Other": "203.0.113.1"}
+            with Raw(stream=WebSocket(stream, headers=given)) as session:
+                session.connect(name)
+                session.ping()
+                return until(lambda: broker.find("a client is connected"))[0]["peer"]
+
+    seen = peer_of("127.0.0.0/8")
+    assert seen == client if client else seen.startswith("127.0.0.1:")
+    # A peer that is not trusted is the client itself, whatever it says.
+    assert peer_of("192.0.2.0/24").startswith("127.0.0.1:")
+
+
 def test_untrusted_peers_of_a_proxy_listener_are_closed(tmp_path):
     with Listeners(tmp_path, proxy={"version": "any", "trustedPeers": "192.0.2.0/24"}) as listeners:
         with listeners.dial("tcp") as stream:

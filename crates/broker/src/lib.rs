@@ -255,14 +255,14 @@ impl Broker {
             .map_or_else(cores, |n| n.get().into())
             .clamp(1, SessionKey::MAX_LOOPS);
         let recent_drops = config.limits.node.recent_drops as usize;
-        let trusted_peers = listeners::trusted_peers(&config.mqtt_server_config);
+        let peers = listeners::peers(&config.mqtt_server_config);
         let shared = clustered.as_ref().map(|_| folder.node());
         let (ban_file, bans) = ban_file(config, shared)?;
         let ban_file = Arc::new(ban_file);
         let guard = Guard::new(&config.abuse);
         guard.set_bans(bans);
         let disk = DiskSpace::new(config.data_dir.clone());
-        let process = Process::new(clock, authentication, trusted_peers, disk, loops);
+        let process = Process::new(clock, authentication, peers, disk, loops);
         let options = NodeOptions {
             settings: Arc::clone(&settings),
             guard: Arc::new(guard),

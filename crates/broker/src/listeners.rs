@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::{
-    ClientAuth, ListenerView, MqttServerConfig, Networks, Place, ProxyConfig, ProxyVersion,
-    SslConfig, TlsVersion, WebSocketView,
+    ClientAuth, ForwardedConfig, ForwardedHeader, ListenerView, MqttServerConfig, Networks, Place,
+    ProxyConfig, ProxyUserName, ProxyVersion, SslConfig, TlsVersion, WebSocketView,
 };
 use net::{Listener, Profile};
 use net_api::Kind;
 use parking_lot::RwLock;
 use transport::{
-    CertificateFacts, Identity, MinimumVersion, ProxyVersions, ServerOptions, ServerTls, Tickets,
-    TlsFileError, WebSocketServer,
+    CertificateFacts, Forwarded, Identity, MinimumVersion, ProxyOptions, ServerOptions, ServerTls,
+    Tickets, TlsFileError, WebSocketServer,
 };
 
 use crate::reread::{self, Reread};
@@ -52,7 +52,7 @@ pub(crate) struct Listening {
 
 /// What the connections of a listener begin with, its certificates by their files.
 struct LayerSettings {
-    proxy: Option<ProxyVersions>,
+    proxy: Option<ProxyOptions>,
     tls: Option<ServerTls>,
     websocket: Option<Arc<WebSocketServer>>,
 }
@@ -214,13 +214,26 @@ fn reachable(address: SocketAddr, host: &str) -> Option<String> {
     (all_are_here || !is_loopback(address.ip())).then(|| address.to_string())
 }
 
-/// The peers that each listener takes connections of, by its number; `None`: all.
-pub(crate) fn trusted_peers(config: &MqttServerConfig) -> Box<[Option<Networks>]> {
-    let trusted = |view: ListenerView<'_>| {
-        let proxy = view.proxy?;
-        (proxy.version != ProxyVersion::Off).then(|| proxy.trusted_peers.clone())
+/// Who connects to a listener.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    /// From where; `None`: from everywhere.
+    pub(crate) trusted: Option<Networks>,
+    /// Proxies say for whom.
+    pub(crate) are_proxies: bool,
+}
+
+/// Who connects to each listener, by its number.
+pub(crate) fn peers(config: &MqttServerConfig) -> Box<[Peers]> {
+    let peers = |view: ListenerView<'_>| {
+        let has_header = |proxy: &&ProxyConfig| proxy.version != ProxyVersion::Off;
+        let proxy = view.proxy.filter(has_header);
+        Peers {
+            trusted: proxy.map(|proxy| proxy.trusted_peers.clone()),
+            are_proxies: view.is_proxied(),
+        }
     };
-    config.listeners().into_iter().map(trusted).collect()
+    config.listeners().into_iter().map(peers).collect()
 }
 
 /// The kind of each listener, by its number.
@@ -231,7 +244,7 @@ pub(crate) fn kinds(config: &MqttServerConfig) -> Box<[Kind]> {
 impl LayerSettings {
     fn new(view: &ListenerView<'_>) -> Self {
         Self {
-            proxy: view.proxy.and_then(proxy_versions),
+            proxy: view.proxy.and_then(proxy_options),
             tls: view
                 .ssl
                 .and_then(|ssl| server_tls(ssl, view.websocket.is_some())),
@@ -290,14 +303,27 @@ fn bind(place: &Place<'_>, profile: Arc<Profile>) -> io::Result<Listener> {
     }
 }
 
-fn proxy_versions(proxy: &ProxyConfig) -> Option<ProxyVersions> {
+fn proxy_options(proxy: &ProxyConfig) -> Option<ProxyOptions> {
     let (v1, v2) = match proxy.version {
         ProxyVersion::Off => return None,
         ProxyVersion::V1 => (true, false),
         ProxyVersion::V2 => (false, true),
         ProxyVersion::Any => (true, true),
     };
-    Some(ProxyVersions { v1, v2 })
+    let names = proxy.user_name == ProxyUserName::CommonName;
+    Some(ProxyOptions { v1, v2, names })
+}
+
+fn forwarded(config: &ForwardedConfig) -> Option<Forwarded> {
+    let header = match config.header {
+        ForwardedHeader::Off => return None,
+        ForwardedHeader::XForwardedFor => transport::ForwardedHeader::XForwardedFor,
+        ForwardedHeader::XRealIp => transport::ForwardedHeader::XRealIp,
+        ForwardedHeader::Forwarded => transport::ForwardedHeader::Forwarded,
+    };
+    let peers = config.trusted_peers.clone();
+    let trusted = Arc::new(move |ip| peers.iter().any(|network| network.contains(ip)));
+    Some(Forwarded { header, trusted })
 }
 
 fn websocket_server(websocket: WebSocketView<'_>) -> Arc<WebSocketServer> {
@@ -306,6 +332,7 @@ fn websocket_server(websocket: WebSocketView<'_>) -> Arc<WebSocketServer> {
         path: websocket.path.to_owned(),
         origins: origins.map(|origin| origin.as_str().to_owned()).collect(),
         require_origin: websocket.require_origin,
+        forwarded: forwarded(websocket.forwarded),
     })
 }
 

@@ -19,6 +19,7 @@ use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
 use crate::disk_space::DiskSpace;
 use crate::events::Events;
+use crate::listeners::Peers;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
 use crate::purging::Purges;
@@ -37,8 +38,8 @@ pub(crate) struct Process {
     pub(crate) clock: Clock,
     /// For what other nodes and later processes read.
     pub(crate) cluster_time: ClusterTime,
-    /// The peers that each listener takes connections of, by its number; `None`: all.
-    trusted_peers: Box<[Option<Networks>]>,
+    /// Who connects to each listener, by its number.
+    peers: Box<[Peers]>,
     /// That of the data folder.
     pub(crate) disk: DiskSpace,
     /// What has happened.
@@ -70,15 +71,15 @@ impl Process {
     pub(crate) fn new(
         clock: Clock,
         authentication: Authentication,
-        trusted_peers: Box<[Option<Networks>]>,
+        peers: Box<[Peers]>,
         disk: DiskSpace,
         loops: usize,
     ) -> Self {
-        let listeners = trusted_peers.len();
+        let listeners = peers.len();
         Self {
             clock,
             cluster_time: ClusterTime::default(),
-            trusted_peers,
+            peers,
             disk,
             events: Events::default(),
             purges: Purges::default(),
@@ -158,7 +159,7 @@ impl Process {
     }
 
     fn trusted(&self, listener: u16) -> Option<&Networks> {
-        self.trusted_peers.get(usize::from(listener))?.as_ref()
+        self.peers.get(usize::from(listener))?.trusted.as_ref()
     }
 }
 
@@ -203,7 +204,9 @@ impl Rim for Process {
     }
 
     fn is_proxied(&self, listener: u16) -> bool {
-        self.trusted(listener).is_some()
+        self.peers
+            .get(usize::from(listener))
+            .is_some_and(|peers| peers.are_proxies)
     }
 
     fn trusts(&self, listener: u16, peer: PeerAddress) -> bool {

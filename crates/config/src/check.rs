@@ -6,8 +6,8 @@ use crate::{
     address::Host,
     listener::{ListenerView, Place, WebSocketView},
     options::{
-        ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ProxyConfig,
-        ProxyVersion, SslConfig,
+        ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ForwardedHeader,
+        ProxyConfig, ProxyUserName, ProxyVersion, SslConfig,
     },
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
         let earlier = listeners.iter().take(index);
         let problem = taken(earlier, listener)
             .or_else(|| listener.ssl.and_then(incomplete_tls).map(str::to_owned))
-            .or_else(|| listener.proxy.and_then(trusts_nobody).map(str::to_owned))
+            .or_else(|| listener.proxy.and_then(wrong_proxy).map(str::to_owned))
             .or_else(|| listener.websocket.and_then(wrong_websocket));
         conflicts.extend(problem.map(|problem| (listener.key, problem)));
     }
@@ -175,15 +175,23 @@ fn incomplete_tls(ssl: &SslConfig) -> Option<&'static str> {
         .then_some("sslConfig.clientAuth requires sslConfig.trustCertsFile")
 }
 
-fn trusts_nobody(proxy: &ProxyConfig) -> Option<&'static str> {
-    (proxy.version != ProxyVersion::Off && proxy.trusted_peers.is_empty())
-        .then_some("proxyProtocol.version requires proxyProtocol.trustedPeers")
+fn wrong_proxy(proxy: &ProxyConfig) -> Option<&'static str> {
+    if proxy.version != ProxyVersion::Off && proxy.trusted_peers.is_empty() {
+        return Some("proxyProtocol.version requires proxyProtocol.trustedPeers");
+    }
+    let has_names = matches!(proxy.version, ProxyVersion::V2 | ProxyVersion::Any);
+    (proxy.user_name != ProxyUserName::Off && !has_names)
+        .then_some("proxyProtocol.userName requires proxyProtocol.version 2 or any")
 }
 
 fn wrong_websocket(websocket: WebSocketView<'_>) -> Option<String> {
     let path = websocket.path;
     if !path.starts_with('/') {
         return Some(format!("expected wsPath to begin with /, found {path}"));
+    }
+    let forwarded = websocket.forwarded;
+    if forwarded.header != ForwardedHeader::Off && forwarded.trusted_peers.is_empty() {
+        return Some("forwarded.header requires forwarded.trustedPeers".to_owned());
     }
     (websocket.require_origin && websocket.origins.is_empty())
         .then(|| "requireOrigin requires allowedOrigins".to_owned())

@@ -5,7 +5,10 @@ use std::path::Path;
 use crate::{
     address::Host,
     listed::Listed,
-    options::{MqttServerConfig, ProxyConfig, SslConfig, UnixListenerConfig},
+    options::{
+        ForwardedConfig, ForwardedHeader, MqttServerConfig, ProxyConfig, ProxyVersion, SslConfig,
+        UnixListenerConfig,
+    },
     origin::WebOrigin,
 };
 
@@ -24,6 +27,18 @@ pub struct ListenerView<'a> {
     pub websocket: Option<WebSocketView<'a>>,
 }
 
+impl ListenerView<'_> {
+    /// Whether proxies say for whom connections are.
+    #[must_use]
+    pub fn is_proxied(&self) -> bool {
+        self.proxy
+            .is_some_and(|proxy| proxy.version != ProxyVersion::Off)
+            || self
+                .websocket
+                .is_some_and(|websocket| websocket.forwarded.header != ForwardedHeader::Off)
+    }
+}
+
 /// The WebSocket of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct WebSocketView<'a> {
@@ -33,6 +48,8 @@ pub struct WebSocketView<'a> {
     pub origins: &'a Listed<WebOrigin>,
     /// With origins, also requests without one are refused.
     pub require_origin: bool,
+    /// Where proxies say whom they connect for.
+    pub forwarded: &'a ForwardedConfig,
 }
 
 /// Where a listener listens.
@@ -86,6 +103,7 @@ impl MqttServerConfig {
                     path: &ws.ws_path,
                     origins: &ws.allowed_origins,
                     require_origin: ws.require_origin,
+                    forwarded: &ws.forwarded,
                 }),
             });
         }
@@ -99,6 +117,7 @@ impl MqttServerConfig {
                     path: &wss.ws_path,
                     origins: &wss.allowed_origins,
                     require_origin: wss.require_origin,
+                    forwarded: &wss.forwarded,
                 }),
             });
         }

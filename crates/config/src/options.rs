@@ -27,8 +27,9 @@ use crate::{
 
 pub use classes::{ClassLimitsConfig, ClassMatchConfig, ClientClassConfig, DEFAULT_CLASS};
 pub use listeners::{
-    ClientAuth, MqttServerConfig, ProxyConfig, ProxyVersion, SslConfig, TcpListenerConfig,
-    TlsListenerConfig, TlsVersion, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    ClientAuth, ForwardedConfig, ForwardedHeader, MqttServerConfig, ProxyConfig, ProxyUserName,
+    ProxyVersion, SslConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,

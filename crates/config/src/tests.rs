@@ -548,6 +548,17 @@ fn listeners_of_all_kinds_are_checked() {
             "proxyProtocol.version requires proxyProtocol.trustedPeers",
         ),
         (
+            "tcpListener",
+            "{proxyProtocol: {version: 1, trustedPeers: 192.0.2.1, userName: commonName}}"
+                .to_owned(),
+            "proxyProtocol.userName requires proxyProtocol.version 2 or any",
+        ),
+        (
+            "wsListener",
+            "{forwarded: {header: X-Forwarded-For}}".to_owned(),
+            "forwarded.header requires forwarded.trustedPeers",
+        ),
+        (
             "wsListener",
             "{wsPath: mqtt}".to_owned(),
             "expected wsPath to begin with /, found mqtt",

@@ -1,6 +1,6 @@
 //! The header of the PROXY protocol: whatever comes, whole or in pieces, it comes to the same.
 
-use transport::{Layers, ProxyVersions, ServerOptions};
+use transport::{Layers, ProxyOptions, ServerOptions};
 
 use crate::{Input, Target};
 
@@ -15,9 +15,10 @@ fn run(bytes: &[u8]) {
     let versions = input.below(4);
     let piece = usize::from(input.byte()).max(1);
     let options = ServerOptions {
-        proxy: Some(ProxyVersions {
+        proxy: Some(ProxyOptions {
             v1: versions & 1 == 0,
             v2: versions & 2 == 0,
+            names: true,
         }),
         ..ServerOptions::default()
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use transport::{Layers, ServerOptions, WebSocketServer};
+use transport::{Forwarded, ForwardedHeader, Layers, ServerOptions, WebSocketServer};
 
 use crate::{Input, Target};
 
@@ -26,6 +26,10 @@ fn run(bytes: &[u8]) {
             path: "/mqtt".to_owned(),
             origins: vec!["https://app.example.com".to_owned()],
             require_origin: false,
+            forwarded: Some(Forwarded {
+                header: ForwardedHeader::Forwarded,
+                trusted: Arc::new(|ip| ip.is_loopback()),
+            }),
         })),
         ..ServerOptions::default()
     };

@@ -26,9 +26,7 @@ use histogram::Micros;
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use net_api::{
-    Arrival, Closed, ConnectionId, Connections, Key, Next, PeerAddress, Service, Transmit,
-};
+use net_api::{Arrival, Closed, ConnectionId, Connections, Key, Next, Service, Transmit};
 use parking_lot::Mutex;
 use transport::TransportError;
 
@@ -792,9 +790,10 @@ impl<S: Service> Core<S> {
         if let Some(c) = self.io.connections.get_mut(id)
             && let Some(layers) = &mut c.layers
         {
+            let is_open = layers.is_open();
             layers.receive(bytes, &mut inner);
-            if let Some(source) = layers.source() {
-                c.peer = PeerAddress::Ip(source);
+            if !is_open && let Some(client) = layers.client(c.peer) {
+                c.peer = client;
             }
             if layers.are_done() {
                 c.layers = None;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use net_api::PeerAddress;
 use transport::{Layers, TransportError};
 
 use crate::listener::Profile;
@@ -45,7 +46,9 @@ impl Layered {
         if self.handshake_until.is_some() && self.layers.is_established() {
             self.handshake_until = None;
             let certificate = self.layers.certificate();
-            self.certificate_name = certificate.and_then(|der| self.profile.name_in(der));
+            let own = certificate.and_then(|der| self.profile.name_in(der));
+            let proxied = || self.layers.proxied_name().map(Box::from);
+            self.certificate_name = own.or_else(proxied);
         }
     }
 
@@ -66,7 +69,7 @@ impl Layered {
 
     /// Whether the layers have done their part: nothing of them stands between later bytes and the service.
     pub(crate) fn are_done(&self) -> bool {
-        self.only_header && self.is_open()
+        self.only_header && self.is_open() && self.certificate_name.is_none()
     }
 
     /// Whether the service's bytes can be sent.
@@ -90,9 +93,20 @@ impl Layered {
         out
     }
 
-    /// For whom a proxy says that it connects.
-    pub(crate) fn source(&self) -> Option<SocketAddr> {
-        self.layers.source()
+    /// For whom the peer connects, if a proxy has said so in what has come last.
+    pub(crate) fn client(&mut self, peer: PeerAddress) -> Option<PeerAddress> {
+        let header = self.layers.source().map(PeerAddress::Ip);
+        let forwarded = self.layers.take_forwarded();
+        let options = self.profile.options();
+        let believed = forwarded.filter(|_| {
+            let nearest = header.unwrap_or(peer).ip();
+            let server = options.websocket.as_ref();
+            let forwarded = server.and_then(|server| server.forwarded.as_ref());
+            nearest.is_some_and(|ip| forwarded.is_some_and(|forwarded| forwarded.trusts(ip)))
+        });
+        // The header of HTTP tells no port that means anything here.
+        let client = believed.map(|ip| PeerAddress::Ip(SocketAddr::new(ip, 0)));
+        client.or(header)
     }
 
     pub(crate) fn certificate_name(&self) -> Option<&str> {

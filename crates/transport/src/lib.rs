@@ -10,13 +10,14 @@
 
 mod certificate;
 mod client;
+mod forwarded;
 mod identity;
 mod proxy;
 mod tls;
 mod websocket;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use net_api::Spoken;
@@ -24,6 +25,7 @@ use rustls::pki_types::ServerName;
 
 pub use certificate::CertificateFacts;
 pub use client::ClientTransport;
+pub use forwarded::{Forwarded, ForwardedHeader};
 pub use identity::Identity;
 pub use tls::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
 pub use websocket::{Server as WebSocketServer, Target as WebSocketTarget};
@@ -36,20 +38,22 @@ use websocket::WebSocket;
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     /// A PROXY protocol header is required first.
-    pub proxy: Option<ProxyVersions>,
+    pub proxy: Option<ProxyOptions>,
     /// TLS.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// WebSocket.
     pub websocket: Option<Arc<WebSocketServer>>,
 }
 
-/// Versions of the PROXY protocol that are taken.
+/// What is taken of the PROXY protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProxyVersions {
+pub struct ProxyOptions {
     /// The header in text.
     pub v1: bool,
     /// The binary header.
     pub v2: bool,
+    /// The common name of a certificate that the proxy has verified, which stands for the client's user name.
+    pub names: bool,
 }
 
 /// What a client's connections begin with. The order on the wire is that of the fields.
@@ -69,6 +73,8 @@ pub struct Layers {
     tls: Option<Box<Tls>>,
     websocket: Option<WebSocket>,
     source: Option<SocketAddr>,
+    /// The common name of the client's certificate, which the proxy has verified.
+    proxied_name: Option<Box<str>>,
     /// For the socket; sealed already.
     output: Vec<u8>,
 }
@@ -121,6 +127,7 @@ impl Layers {
                 tls: tls.map(Box::new),
                 websocket,
                 source: None,
+                proxied_name: None,
                 output: Vec::new(),
             })
         })
@@ -144,11 +151,12 @@ impl Layers {
         let Some(header) = &mut self.proxy else {
             return self.receive_tls(bytes, inner);
         };
-        let Some(Proxied { source, rest }) = header.receive(bytes)? else {
+        let Some(Proxied { source, name, rest }) = header.receive(bytes)? else {
             return Ok(());
         };
         self.proxy = None;
         self.source = source;
+        self.proxied_name = name;
         self.receive_tls(&rest, inner)
     }
 
@@ -247,6 +255,17 @@ impl Layers {
     #[must_use]
     pub fn source(&self) -> Option<SocketAddr> {
         self.source
+    }
+
+    /// The common name of the certificate that a proxy has verified, as its header says (PROXY protocol, version 2).
+    #[must_use]
+    pub fn proxied_name(&self) -> Option<&str> {
+        self.proxied_name.as_deref()
+    }
+
+    /// For whom an HTTP proxy says that it connects, once. Counts only if the peer is a trusted one.
+    pub fn take_forwarded(&mut self) -> Option<IpAddr> {
+        self.websocket.as_mut()?.take_forwarded()
     }
 
     /// The peer's verified certificate, DER.

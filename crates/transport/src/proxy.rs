@@ -5,11 +5,13 @@
 //! Invariants: a header is taken whole or not at all; no more than [`V2_LIMIT`] bytes and one read are kept
 //! while it is incomplete, and bytes that cannot become a header are refused at once.
 //!
-//! Deliberately absent: the meaning of TLVs, and who may send a header (`net` knows the trusted peers).
+//! Of the TLVs of version 2 one counts: the client's certificate, if the proxy has verified it.
+//!
+//! Deliberately absent: the meaning of other TLVs, and who may send a header (`net` knows the trusted peers).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::{ProxyVersions, TransportError};
+use crate::{ProxyOptions, TransportError};
 
 const V1_START: &[u8] = b"PROXY ";
 /// The longest header of version 1, its CRLF included.
@@ -25,7 +27,7 @@ const V2_LIMIT: usize = V2_FIXED + V2_ADDRESSES + V2_TLVS;
 /// A header under way.
 #[derive(Debug)]
 pub(crate) struct ProxyHeader {
-    versions: ProxyVersions,
+    options: ProxyOptions,
     received: Vec<u8>,
 }
 
@@ -34,14 +36,16 @@ pub(crate) struct ProxyHeader {
 pub(crate) struct Proxied {
     /// Whom the proxy connects for; `None` if it speaks for itself or does not know.
     pub(crate) source: Option<SocketAddr>,
+    /// The common name of the certificate that the client has shown to the proxy, which has verified it.
+    pub(crate) name: Option<Box<str>>,
     /// What came behind the header.
     pub(crate) rest: Vec<u8>,
 }
 
 impl ProxyHeader {
-    pub(crate) fn new(versions: ProxyVersions) -> Self {
+    pub(crate) fn new(options: ProxyOptions) -> Self {
         Self {
-            versions,
+            options,
             received: Vec::new(),
         }
     }
@@ -49,22 +53,23 @@ impl ProxyHeader {
     /// `None`: more bytes are needed.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<Option<Proxied>, TransportError> {
         self.received.extend_from_slice(bytes);
-        let Some((length, source)) = self.parse().map_err(TransportError::Proxy)? else {
+        let Some((length, source, name)) = self.parse().map_err(TransportError::Proxy)? else {
             return Ok(None);
         };
+        let name = name.filter(|_| self.options.names);
         let rest = self.received.split_off(length);
-        Ok(Some(Proxied { source, rest }))
+        Ok(Some(Proxied { source, name, rest }))
     }
 
-    fn parse(&self) -> Result<Option<(usize, Option<SocketAddr>)>, &'static str> {
+    fn parse(&self) -> Result<Option<Parsed>, &'static str> {
         let bytes = &self.received;
         if agree(bytes, V1_START) {
-            if !self.versions.v1 {
+            if !self.options.v1 {
                 return Err("version 1 is not taken");
             }
-            parse_v1(bytes)
+            Ok(parse_v1(bytes)?.map(|(length, source)| (length, source, None)))
         } else if agree(bytes, V2_SIGNATURE) {
-            if !self.versions.v2 {
+            if !self.options.v2 {
                 return Err("version 2 is not taken");
             }
             parse_v2(bytes)
@@ -73,6 +78,9 @@ impl ProxyHeader {
         }
     }
 }
+
+/// The length of a header, whom it names, and the name in a verified certificate.
+type Parsed = (usize, Option<SocketAddr>, Option<Box<str>>);
 
 /// Whether one begins with the other.
 fn agree(bytes: &[u8], start: &[u8]) -> bool {
@@ -127,7 +135,7 @@ fn port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|_| canonical)
 }
 
-fn parse_v2(bytes: &[u8]) -> Result<Option<(usize, Option<SocketAddr>)>, &'static str> {
+fn parse_v2(bytes: &[u8]) -> Result<Option<Parsed>, &'static str> {
     let Some((fixed, body)) = bytes.split_at_checked(V2_FIXED) else {
         return Ok(None);
     };
@@ -141,13 +149,55 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<(usize, Option<SocketAddr>)>, &'stati
     let Some(body) = body.get(..length) else {
         return Ok(None);
     };
-    let source = match version_and_command {
+    let (source, name) = match version_and_command {
         // LOCAL: the proxy checks whether the broker lives.
-        0x20 => None,
-        0x21 => parse_v2_source(family, body)?,
+        0x20 => (None, None),
+        0x21 => {
+            let source = parse_v2_source(family, body)?;
+            let addresses = match family {
+                0x11 => 12,
+                0x21 => 36,
+                0x31 => V2_ADDRESSES,
+                _ => 0,
+            };
+            let tlvs = body.get(addresses..).unwrap_or_default();
+            (source, verified_name(tlvs))
+        }
         _ => return Err("version 2: unknown version or command"),
     };
-    Ok(Some((V2_FIXED + length, source)))
+    Ok(Some((V2_FIXED + length, source, name)))
+}
+
+/// PP2_TYPE_SSL, and PP2_SUBTYPE_SSL_CN in it.
+const SSL: u8 = 0x20;
+const SSL_COMMON_NAME: u8 = 0x22;
+
+/// PP2_CLIENT_CERT_CONN and PP2_CLIENT_CERT_SESS: the client has shown a certificate, on this connection or on an
+/// earlier one of its TLS session.
+const HAS_CERTIFICATE: u8 = 0x02 | 0x04;
+
+/// The common name of a certificate that the proxy has verified. What is malformed names nobody.
+fn verified_name(tlvs: &[u8]) -> Option<Box<str>> {
+    let ssl = find(tlvs, SSL)?;
+    let (&[client, verify @ ..], sub_tlvs) = ssl.split_first_chunk::<5>()?;
+    // HAProxy sends the result of OpenSSL: 0 is X509_V_OK.
+    let is_verified = client & HAS_CERTIFICATE != 0 && verify == [0; 4];
+    let name = std::str::from_utf8(find(sub_tlvs, SSL_COMMON_NAME)?).ok()?;
+    let is_plain = !name.is_empty() && !name.contains(char::is_control);
+    (is_verified && is_plain).then(|| name.into())
+}
+
+/// The value of the first TLV of a type; `None`: there is none before the end or what is cut off.
+fn find(mut tlvs: &[u8], wanted: u8) -> Option<&[u8]> {
+    loop {
+        let (&[kind, high, low], rest) = tlvs.split_first_chunk::<3>()?;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (value, rest) = rest.split_at_checked(length)?;
+        if kind == wanted {
+            return Some(value);
+        }
+        tlvs = rest;
+    }
 }
 
 fn parse_v2_source(family: u8, body: &[u8]) -> Result<Option<SocketAddr>, &'static str> {
@@ -177,7 +227,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BOTH: ProxyVersions = ProxyVersions { v1: true, v2: true };
+    const BOTH: ProxyOptions = ProxyOptions {
+        v1: true,
+        v2: true,
+        names: true,
+    };
 
     fn take(bytes: &[u8]) -> Result<Option<Proxied>, TransportError> {
         ProxyHeader::new(BOTH).receive(bytes)
@@ -249,6 +303,53 @@ mod tests {
         assert!(proxied.source.is_some());
     }
 
+    fn tlv(kind: u8, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(value.len()).expect("short");
+        [&[kind], &length.to_be_bytes()[..], value].concat()
+    }
+
+    fn name_in(client: u8, verify: u32, inner: &[u8]) -> Option<Box<str>> {
+        let ssl = [&[client], &verify.to_be_bytes()[..], inner].concat();
+        let body = [&INET[..], &tlv(0x01, b"mqtt"), &tlv(0x20, &ssl)].concat();
+        take(&v2(0x21, 0x11, &body)).expect("valid")?.name
+    }
+
+    #[test]
+    fn a_certificate_that_the_proxy_has_verified_has_a_name() {
+        let inner = [tlv(0x21, b"TLSv1.3"), tlv(0x22, b"device-7")].concat();
+        assert_eq!(name_in(0x01 | 0x02, 0, &inner).as_deref(), Some("device-7"));
+        assert_eq!(name_in(0x01 | 0x04, 0, &inner).as_deref(), Some("device-7"));
+        // No certificate; one that was not verified; no name, an empty one, one that is cut off or no text.
+        assert_eq!(name_in(0x01, 0, &inner), None);
+        assert_eq!(name_in(0x03, 1, &inner), None);
+        for inner in [
+            &b""[..],
+            &tlv(0x21, b"TLSv1.3"),
+            &tlv(0x22, b""),
+            &tlv(0x22, b"a\nb"),
+            &tlv(0x22, b"\xff"),
+            &tlv(0x22, b"device-7")[..6],
+            &[0x22, 0],
+        ] {
+            assert_eq!(name_in(0x03, 0, inner), None, "{inner:?}");
+        }
+        // Where names are not taken.
+        let body = [
+            &INET[..],
+            &tlv(0x20, &[&[3, 0, 0, 0, 0], &inner[..]].concat()),
+        ]
+        .concat();
+        let options = ProxyOptions {
+            names: false,
+            ..BOTH
+        };
+        let taken = ProxyHeader::new(options).receive(&v2(0x21, 0x11, &body));
+        assert_eq!(taken.expect("valid").expect("whole").name, None);
+        // LOCAL names nobody.
+        let local = take(&v2(0x20, 0x11, &body)).expect("valid").expect("whole");
+        assert_eq!(local.name, None);
+    }
+
     #[test]
     fn malformed_headers_are_refused() {
         for header in [
@@ -284,7 +385,8 @@ mod tests {
 
     #[test]
     fn a_version_that_is_not_taken_is_refused_at_its_first_byte() {
-        let only = |v1| ProxyVersions { v1, v2: !v1 };
+        let names = false;
+        let only = |v1| ProxyOptions { v1, v2: !v1, names };
         assert!(ProxyHeader::new(only(false)).receive(b"P").is_err());
         assert!(ProxyHeader::new(only(true)).receive(b"\r").is_err());
         assert!(ProxyHeader::new(only(true)).receive(b"P").is_ok());

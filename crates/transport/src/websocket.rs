@@ -9,6 +9,7 @@
 mod handshake;
 
 use std::io::Cursor;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tungstenite::protocol::frame::FrameHeader;
@@ -16,7 +17,7 @@ use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
 use net_api::Spoken;
 
-use crate::TransportError;
+use crate::{Forwarded, TransportError};
 use handshake::Opening;
 
 /// Longest payload of a control frame (RFC 6455 §5.5).
@@ -37,6 +38,8 @@ pub(crate) struct WebSocket {
     is_client: bool,
     /// Whether a message was begun whose last frame is still to come.
     in_message: bool,
+    /// For whom a proxy says that it connects.
+    forwarded: Option<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,7 @@ enum Stage {
 }
 
 /// Which WebSocket a server opens, and to whom.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Server {
     /// The path, such as `/mqtt`.
     pub path: String,
@@ -64,6 +67,8 @@ pub struct Server {
     pub origins: Vec<String>,
     /// Where there are origins: requests without one are refused.
     pub require_origin: bool,
+    /// Where proxies say whom they connect for; `None`: nowhere.
+    pub forwarded: Option<Forwarded>,
 }
 
 impl Server {
@@ -74,6 +79,7 @@ impl Server {
             path: path.to_owned(),
             origins: Vec::new(),
             require_origin: false,
+            forwarded: None,
         })
     }
 }
@@ -131,7 +137,13 @@ impl WebSocket {
             mask: [0; 4],
             is_client,
             in_message: false,
+            forwarded: None,
         }
+    }
+
+    /// For whom a proxy says that it connects, once.
+    pub(crate) fn take_forwarded(&mut self) -> Option<IpAddr> {
+        self.forwarded.take()
     }
 
     pub(crate) fn is_established(&self) -> bool {
@@ -189,9 +201,10 @@ impl WebSocket {
             }
             Stage::Accepting { server } => match handshake::answer(bytes, server) {
                 Ok(None) => Ok(None),
-                Ok(Some((length, response))) => {
-                    output.extend_from_slice(response.as_bytes());
-                    Ok(Some(length))
+                Ok(Some(opened)) => {
+                    output.extend_from_slice(opened.response.as_bytes());
+                    self.forwarded = opened.forwarded;
+                    Ok(Some(opened.length))
                 }
                 Err(refusal) => {
                     output.extend_from_slice(refusal.response().as_bytes());

@@ -42,10 +42,10 @@ class WebSocket:
     """Behaves like a socket: `sendall` sends one binary frame, `recv` returns the payload of the next
     one, and nothing at a Close frame."""
 
-    def __init__(self, stream: socket.socket, path="/mqtt"):
+    def __init__(self, stream: socket.socket, path="/mqtt", headers=None):
         self.stream = stream
         self._buffer = b""
-        stream.sendall(request(path))
+        stream.sendall(request(path, **(headers or {})))
         while b"\r\n\r\n" not in self._buffer:
             self._more()
         head, self._buffer = self._buffer.split(b"\r\n\r\n", 1)

@@ -63,6 +63,7 @@ options! {
         /// send one, other programs seldom do.
         fixed "requireOrigin" => require_origin: bool = false;
         group "proxyProtocol" => proxy: ProxyConfig;
+        group "forwarded" => forwarded: ForwardedConfig;
     }
 
     /// One listener for MQTT over WebSocket over TLS.
@@ -82,6 +83,7 @@ options! {
         /// send one, other programs seldom do.
         fixed "requireOrigin" => require_origin: bool = false;
         group "proxyProtocol" => proxy: ProxyConfig;
+        group "forwarded" => forwarded: ForwardedConfig;
         group "sslConfig" => ssl: SslConfig;
     }
 
@@ -100,6 +102,18 @@ options! {
         /// Which versions are taken. Connections of trusted peers must then begin with a header.
         fixed "version" => version: ProxyVersion = ProxyVersion::Off;
         /// Peers that may send the header. Connections of others are closed.
+        fixed "trustedPeers" => trusted_peers: Networks;
+        /// Whether the common name of a client certificate that the proxy has verified (version 2, PP2_TYPE_SSL) is the user
+        /// name that the certificate stands for, as `sslConfig.identity` makes it of one that the broker has verified.
+        fixed "userName" => user_name: ProxyUserName = ProxyUserName::Off;
+    }
+
+    /// Where an HTTP proxy before the listener says whom it connects for.
+    pub struct ForwardedConfig {
+        /// The header. The others are not looked at, since a proxy passes on what clients write there.
+        fixed "header" => header: ForwardedHeader = ForwardedHeader::Off;
+        /// Proxies that are believed: their last address in the header that is none of these is the client's. Other peers
+        /// may connect, and are clients themselves.
         fixed "trustedPeers" => trusted_peers: Networks;
     }
 
@@ -134,6 +148,26 @@ choice! {
         V2 = "2",
         /// Either.
         Any = "any",
+    }
+
+    /// User names that proxies tell.
+    pub enum ProxyUserName {
+        /// None.
+        Off = "off",
+        /// The common name.
+        CommonName = "commonName",
+    }
+
+    /// Headers by which HTTP proxies say whom they connect for.
+    pub enum ForwardedHeader {
+        /// None.
+        Off = "off",
+        /// Addresses, the proxy's own peer last.
+        XForwardedFor = "X-Forwarded-For",
+        /// One address.
+        XRealIp = "X-Real-IP",
+        /// RFC 7239.
+        Forwarded = "Forwarded",
     }
 
     /// Client certificates.

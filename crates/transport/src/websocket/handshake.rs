@@ -5,6 +5,8 @@
 //!
 //! Deliberately absent: any other use of HTTP, extensions, cookies.
 
+use std::net::IpAddr;
+
 use httparse::{EMPTY_HEADER, Header, Request, Response, Status};
 use tungstenite::handshake::client::generate_key;
 use tungstenite::handshake::derive_accept_key;
@@ -78,9 +80,18 @@ const METHOD_NOT_ALLOWED: Refusal = Refusal {
     reason: "a WebSocket is opened by GET",
 };
 
-/// The server's side: the length of a request and the response that opens the WebSocket. `None`: the request
-/// is incomplete.
-pub(super) fn answer(bytes: &[u8], server: &Server) -> Result<Option<(usize, String)>, Refusal> {
+/// A request that opens a WebSocket.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Opened {
+    /// Of the request, in bytes.
+    pub(super) length: usize,
+    pub(super) response: String,
+    /// For whom it says that it was sent.
+    pub(super) forwarded: Option<IpAddr>,
+}
+
+/// The server's side. `None`: the request is incomplete.
+pub(super) fn answer(bytes: &[u8], server: &Server) -> Result<Option<Opened>, Refusal> {
     let mut headers = [EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);
     let Some(length) = head(request.parse(bytes), bytes).map_err(Refusal::bad_request)? else {
@@ -95,7 +106,12 @@ pub(super) fn answer(bytes: &[u8], server: &Server) -> Result<Option<(usize, Str
     if !is_welcome(request.headers, server) {
         return Err(FORBIDDEN);
     }
-    Ok(Some((length, switch(&request)?)))
+    let forwarded = server.forwarded.as_ref();
+    Ok(Some(Opened {
+        length,
+        response: switch(&request)?,
+        forwarded: forwarded.and_then(|forwarded| forwarded.client(request.headers)),
+    }))
 }
 
 /// Whether the page that asks, if it is one, may connect.
@@ -238,6 +254,7 @@ mod tests {
             path: "/mqtt".to_owned(),
             origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
             require_origin,
+            forwarded: None,
         }
     }
 
@@ -282,11 +299,11 @@ mod tests {
     }
 
     fn opened(request: &str) -> String {
-        let (length, response) = answer(request.as_bytes(), &server(&[], false))
+        let opened = answer(request.as_bytes(), &server(&[], false))
             .expect("is accepted")
             .expect("is complete");
-        assert_eq!(length, request.len());
-        response
+        assert_eq!(opened.length, request.len());
+        opened.response
     }
 
     fn refused(request: &str) -> String {

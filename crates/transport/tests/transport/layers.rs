@@ -2,7 +2,7 @@
 
 use crate::authority::{Authority, SERVER};
 use herald_transport::{
-    ClientAuth, ClientOptions, Layers, ProxyVersions, ServerOptions, Tickets, TransportError,
+    ClientAuth, ClientOptions, Layers, ProxyOptions, ServerOptions, Tickets, TransportError,
     WebSocketTarget,
 };
 use proptest::prelude::*;
@@ -87,7 +87,11 @@ impl Sides {
         let server_tls = server_tls.load(&Tickets::default()).expect("loads");
         let client_tls = authority.client().load().expect("loads");
         let name = SERVER.try_into().expect("a name");
-        let both = ProxyVersions { v1: true, v2: true };
+        let both = ProxyOptions {
+            v1: true,
+            v2: true,
+            names: false,
+        };
         let server = Side::new(Layers::accept(&ServerOptions {
             proxy: stack.proxy.then_some(both),
             tls: stack.tls.then_some(server_tls),
@@ -190,9 +194,10 @@ fn every_stack_carries_more_than_a_record() {
 #[test]
 fn a_proxy_header_may_come_with_what_follows() {
     let options = ServerOptions {
-        proxy: Some(ProxyVersions {
+        proxy: Some(ProxyOptions {
             v1: true,
             v2: false,
+            names: false,
         }),
         ..ServerOptions::default()
     };
