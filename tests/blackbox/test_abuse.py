@@ -178,17 +178,20 @@ DENYING = {**INCLUDED, "allowAnonymous": False, "abuse.failedLogins": 3}
 
 
 @pytest.mark.parametrize("version, denied, waits", [(5, 0x87, 0x97), (4, 5, 3)])
-def test_failed_logins_make_an_address_wait(version, denied, waits):
+def test_failed_logins_make_a_user_name_wait_at_its_address(version, denied, waits):
     with Broker({**DENYING, "abuse.failedLoginWaitSeconds": 3600}) as broker:
 
-        def login(source, user):
-            return connect_code(broker, source, version, username=user, password=b"guess")
+        def login(source, user, guess):
+            return connect_code(broker, source, version, username=user, password=guess)
 
-        # Whatever user names it tries.
-        assert [login(BAD, f"u{n}") for n in range(3)] == [denied] * 3
-        assert login(BAD, "u9") == waits
-        assert login(OTHER, "u0") == denied
-        assert counted(broker, "heraldmq_failed_logins") == 4
+        # Whatever passwords it tries.
+        assert [login(BAD, "u", b"guess %d" % n) for n in range(3)] == [denied] * 3
+        assert login(BAD, "u", b"another") == waits
+        refused = until(lambda: [line for line in broker.find("a client is refused") if line["reason"] == "failed_logins"])
+        assert refused[0]["user"] == "u" and refused[0]["peer"].startswith(BAD), refused
+        assert login(BAD, "v", b"guess") == denied
+        assert login(OTHER, "u", b"guess") == denied
+        assert counted(broker, "heraldmq_failed_logins") == 5
         assert counted(broker, "heraldmq_refusals", reason="failed_logins") == 1
 
 
@@ -198,6 +201,101 @@ def test_the_wait_ends():
             assert connect_code(broker, BAD, username="u") == 0x87
         assert connect_code(broker, BAD, username="u") == 0x97
         until(lambda: connect_code(broker, BAD, username="u") == 0x87, what="the end of the wait")
+
+
+def judge(asked):
+    return 200, json.dumps({"result": "allow" if asked["password"] == "right" else "deny"})
+
+
+@contextlib.contextmanager
+def judging():
+    """A broker whose authenticator knows any user by the password "right", and what it was asked."""
+    with serve(judge) as server:
+        chain = [{"kind": "http", "http": {"url": server.url}}]
+        with Broker(INCLUDED, config={**BASE, "authentication": {"chain": chain}}) as broker:
+            yield broker, server.requests
+
+
+class Guesser(threading.Thread):
+    """Tries to log in, again and again, until it has done so often and is told to stop."""
+
+    def __init__(self, broker, credentials, often):
+        super().__init__(daemon=True)
+        self.broker, self.credentials, self.often = broker, credentials, often
+        self.codes, self.is_over = [], threading.Event()
+
+    def run(self):
+        while not self.is_over.is_set() or len(self.codes) < self.often:
+            user, password = self.credentials(len(self.codes))
+            with peer(self.broker, BAD) as client:
+                client.send(raw.connect("", username=user, password=password))
+                try:
+                    self.codes.append(client.recv().reason)
+                except (raw.Closed, ConnectionError):
+                    # It waited for its turn until the time for its CONNECT was over.
+                    self.codes.append(None)
+
+    def __enter__(self):
+        self.start()
+        until(lambda: len(self.codes) >= self.often, what="guesses before others come")
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.join(DEADLINE_S)
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["names of their own", "one user name"])
+def test_one_device_with_a_wrong_password_holds_up_nobody_at_its_address(is_shared):
+    with judging() as (broker, asked):
+        name = (lambda _: "fleet") if is_shared else "device {}".format
+        with Guesser(broker, lambda _: (name(0), b"outdated"), often=20) as wrong:
+            codes = [
+                connect_code(broker, BAD, username=name(number), password=b"right") for number in range(1, 200)
+            ]
+        assert codes == [0] * 199
+        assert set(wrong.codes) == {0x86, 0x97}
+        # What it shows is judged five times, and then less and less often.
+        assert sum(request["password"] == "outdated" for request in asked) < 20
+        listed = run("failed-logins", "--url", f"http://127.0.0.1:{broker.http_port}", "--no-header")
+        address, users = listed.stdout.split()[0], listed.stdout.split(maxsplit=5)[-1]
+        assert address == BAD and name(0) in users and "device 7" not in users, listed
+
+
+def test_guesses_of_many_user_names_hold_up_nobody_else_at_their_address():
+    with judging() as (broker, asked):
+        assert connect_code(broker, BAD, username="user 3", password=b"right") == 0
+        guess = lambda number: (f"user {number % 100}", b"guess %d" % number)
+        with Guesser(broker, guess, often=150):
+            for number in range(100):
+                assert connect_code(broker, BAD, username=f"device {number}", password=b"right") == 0
+            # Who was right is in at once, however often others have guessed.
+            assert connect_code(broker, BAD, username="user 3", password=b"right") == 0
+        assert connect_code(broker, OTHER, username="user 4", password=b"right") == 0
+
+
+def test_guesses_of_many_user_names_from_one_address_are_few():
+    with serve(judge) as server:
+        chain = [{"kind": "http", "http": {"url": server.url}}]
+        sets = {**INCLUDED, "abuse.failedLoginsPerMinutePerAddress": 3, "limits.connection.connectTimeoutMs": 1000}
+        with Broker(sets, config={**BASE, "authentication": {"chain": chain}}) as broker:
+            clock = Stopwatch()
+            guess = lambda number: (f"user {number % 10}", b"guess %d" % number)
+            with Guesser(broker, guess, often=16) as guesser:
+                pass
+            # Each name once, three more, and three a minute.
+            most = 10 + 3 + 3 * (1 + int(clock.seconds() / 60))
+            assert guesser.codes.count(0x86) <= len(server.requests) <= most
+            assert None in guesser.codes, "the others have waited for their turn"
+
+
+def test_a_password_that_was_corrected_counts_when_files_are_read_again(passwords):
+    with with_chain({**passwords, "abuse.failedLoginWaitSeconds": 3600}, "passwordFile") as broker:
+        early = {"username": "carol", "password": b"battery staple"}
+        until(lambda: connect_code(broker, BAD, **early) == 0x97, what="the wait")
+        passwd(passwords["passwords"], "carol", "battery staple")
+        broker.signal(signal.SIGHUP)
+        until(lambda: connect_code(broker, BAD, **early) == 0, what="the login")
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_attempts_at_three_nodes_are_not_three_times_as_many(tmp_path, name):
     }
     with Cluster(3, sets) as cluster:
         a, b, c = cluster.nodes
-        assert [login(a, name, "bob", b"guess") for _ in range(ALLOWED)] == ALLOWED * [WRONG]
+        assert [login(a, name, "bob", b"guess %d" % n) for n in range(ALLOWED)] == ALLOWED * [WRONG]
         # The others hear of it: they look at a few guesses at most before that, and would have looked at as many.
         for node in (b, c):
             until(lambda node=node: login(node, name, "bob", b"guess") == WAIT, SETTLE_S, "it is to wait there, too")

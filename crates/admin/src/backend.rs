@@ -13,11 +13,11 @@ use zeroize::Zeroizing;
 
 use crate::api::{
     AclAnswer, AclQuestion, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
-    ClientState, DropRow, DropTotals, EventKind, Gone, Happened, History, HolderRow, ListenerRow,
-    Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
-    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
-    RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
-    SubscriptionChanged, SubscriptionRow, WatchedClient,
+    ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone, Happened, History,
+    HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription,
+    NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
+    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow,
+    Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -372,7 +372,7 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     fn unban(&self, id: u64) -> Asked<()>;
 }
 
-/// What a broker knows of who is busy.
+/// What a broker knows of who is busy, or tries to be.
 pub trait Traffic: fmt::Debug + Send + Sync + 'static {
     /// The clients that publish most, or are sent most or latest.
     fn busy_clients(
@@ -393,6 +393,9 @@ pub trait Traffic: fmt::Debug + Send + Sync + 'static {
         limit: u16,
         budget: Duration,
     ) -> Asked<Gathered<Vec<BusyTopic>>>;
+
+    /// Who fails to log in, those that failed most first.
+    fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>>;
 
     /// What a shard has cost each node while it led it, in the last hour.
     fn shard_history(

@@ -943,6 +943,8 @@ fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         arrivals,
         addresses,
         logins,
+        wrong,
+        proven,
         accounts,
         homes,
         clients,
@@ -951,8 +953,10 @@ fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let mut family = encoder.encode_descriptor("abuse_tracked", help, None, MetricType::Gauge)?;
     for (kind, entries) in [
         ("arrivals", arrivals),
-        ("failed_addresses", addresses),
+        ("addresses", addresses),
         ("failed_logins", logins),
+        ("failed_credentials", wrong),
+        ("proven_credentials", proven),
         ("failed_accounts", accounts),
         ("logged_in_from", homes),
         ("clients", clients),

@@ -2,14 +2,19 @@
 //!
 //! Invariants: an attempt counts from its beginning, so that any number of guesses of one account at the same time
 //! can fail no more often than as many one after the other. More are judged at the same time only while logins of
-//! the same address and user name succeed (`slow_start.rs`). Failures elsewhere shut nobody out: from addresses that a user has not
-//! logged in from they slow the logins of that name down, and where it has logged in from they count for nothing.
+//! the same address and user name succeed (`slow_start.rs`). What makes a user name wait at an address is guesses: a
+//! device that shows the same wrong password again and again guesses once, and makes only those wait that show that
+//! password. Who shows credentials that were right when they were judged last waits for nobody. Failures elsewhere
+//! shut nobody out: from addresses that a user has not logged in from they slow the logins of that name down, and
+//! where it has logged in from they count for nothing. Failures of an address hold up user names that have not
+//! logged in from there, by a rate (`address.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use config::Network;
 
+use crate::address::{Address, Share};
 use crate::failures::Failures;
 use crate::limits::Limits;
 use crate::{Guard, Name, Refusal, Source};
@@ -18,6 +23,15 @@ use crate::{Guard, Name, Refusal, Source};
 /// in from.
 const ACCOUNT_INTERVAL_MS: u64 = 100;
 
+/// What a client shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// The user name.
+    pub username: Option<&'a str>,
+    /// The password or token. `None`: it cannot be told from another one, as a proof of SCRAM.
+    pub password: Option<&'a [u8]>,
+}
+
 /// A login that is being judged. Dropped, it has neither failed nor succeeded.
 #[derive(Debug)]
 #[must_use = "a verdict has to be told"]
@@ -25,17 +39,23 @@ pub struct Attempt {
     guard: Arc<Guard>,
     /// `None`: it is not counted.
     counted: Option<Counted>,
-    /// The user name that it gave, if other nodes are told of failures.
+    /// The user name that it gave, for those who ask who fails.
     username: Option<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     login: (Network, Name),
+    /// User name and password, hashed. `None`: what it shows cannot be told from something else.
+    credentials: Option<Name>,
     /// Whether it gave a user name: without one there is no account that others could try.
     is_named: bool,
     /// Whether the user name has not logged in from the address yet, so that it is counted for the account.
     is_stranger: bool,
+    /// Whether its credentials were right when they were judged last: it is no guess.
+    is_proven: bool,
+    /// What it has taken of the address's budgets.
+    share: Share,
 }
 
 /// Why a login is not judged now.
@@ -55,120 +75,194 @@ impl Guard {
     pub fn begin_login(
         self: &Arc<Self>,
         source: Option<Source>,
-        username: Option<&str>,
+        shown: Shown<'_>,
         now_ms: u64,
     ) -> Result<Attempt, NotNow> {
         let limits = *self.limits.read();
         let address = source.and_then(|source| limits.counted(source));
         let counted = address
-            .filter(|_| limits.failed_logins.is_some() || limits.logins.is_some())
-            .map(|address| {
-                let login = (address, self.name(username.unwrap_or_default()));
-                let is_named = username.is_some();
-                Counted {
-                    login,
-                    is_named,
-                    is_stranger: is_named && !self.homes.look(&login, |()| true),
-                }
-            });
+            .filter(|_| limits.judges_attempts())
+            .map(|address| self.count(address, shown));
         if let Some(counted) = counted {
-            self.take_turn(&limits, counted, now_ms)?;
+            self.take_turn(&limits, counted, now_ms)
+                .inspect_err(|not_now| {
+                    if let NotNow::Refused(_) = not_now {
+                        self.failing
+                            .refused(counted.login.0, shown.username, now_ms);
+                    }
+                })?;
         }
         Ok(Attempt {
             guard: Arc::clone(self),
             counted,
-            username: username
-                .filter(|_| self.reports.get().is_some())
-                .map(Box::from),
+            username: counted.and(shown.username).map(Box::from),
         })
+    }
+
+    fn count(&self, address: Network, shown: Shown<'_>) -> Counted {
+        let login = (address, self.name(shown.username.unwrap_or_default()));
+        let is_named = shown.username.is_some();
+        let credentials = shown
+            .password
+            .map(|password| self.credentials(shown.username, password));
+        let is_proven = credentials.is_some_and(|shown| self.proven.look(&shown, |()| true));
+        let is_home = is_named && self.homes.look(&login, |()| true);
+        let share = match is_proven || is_home {
+            true => Share::None,
+            false if self.logins.look(&login, Failures::has_failed) => Share::Again,
+            false => Share::First,
+        };
+        Counted {
+            login,
+            credentials,
+            is_named,
+            is_stranger: is_named && !is_home && !is_proven,
+            is_proven,
+            share,
+        }
     }
 
     fn take_turn(&self, limits: &Limits, counted: Counted, now_ms: u64) -> Result<(), NotNow> {
         let login @ (address, name) = counted.login;
-        if self.must_wait(limits, login, now_ms) {
+        let wrong = counted.credentials.map(|shown| (address, shown));
+        let waits = |failures: &Failures| failures.must_wait(limits, now_ms);
+        if !counted.is_proven
+            && (self.logins.look(&login, waits)
+                || wrong.is_some_and(|wrong| self.wrong.look(&wrong, waits)))
+        {
             return Err(NotNow::Refused(self.refuse(Refusal::FailedLogins)));
         }
-        let begin = |failures: &mut Failures| failures.begin(limits.logins_of_address(), now_ms);
-        if !self.addresses.with(address, begin) {
+        let begin_of_address = |of: &mut Address| of.begin(limits, counted.share, now_ms);
+        if !self.addresses.with(address, begin_of_address) {
             return Err(NotNow::Later);
         }
-        let may_begin = self.logins.with(login, begin);
-        let turn =
-            |failures: &mut Failures| failures.take_turn(limits, ACCOUNT_INTERVAL_MS, now_ms);
-        if may_begin && (!counted.is_stranger || self.accounts.with(name, turn)) {
+        if counted.is_proven {
             return Ok(());
         }
-        self.addresses
-            .settle(&address, Failures::end, Failures::is_empty);
+        let begin = |failures: &mut Failures| failures.begin(limits.logins_of_address(), now_ms);
+        let turn =
+            |failures: &mut Failures| failures.take_turn(limits, ACCOUNT_INTERVAL_MS, now_ms);
+        let may_begin = self.logins.with(login, begin);
+        let may_show = may_begin && wrong.is_none_or(|wrong| self.wrong.with(wrong, begin));
+        if may_show && (!counted.is_stranger || self.accounts.with(name, turn)) {
+            return Ok(());
+        }
+        if may_show {
+            self.end_credentials(wrong);
+        }
         if may_begin {
             self.logins
                 .settle(&login, Failures::end, Failures::is_empty);
         }
+        self.end_at_address(counted, true);
         Err(NotNow::Later)
+    }
+
+    fn end_credentials(&self, wrong: Option<(Network, Name)>) {
+        if let Some(wrong) = wrong {
+            self.wrong.settle(&wrong, Failures::end, Failures::is_empty);
+        }
+    }
+
+    /// `gives_back`: it has not failed.
+    fn end_at_address(&self, counted: Counted, gives_back: bool) {
+        let end = |of: &mut Address| {
+            if gives_back {
+                of.give_back(counted.share);
+            }
+            of.end();
+        };
+        self.addresses
+            .settle(&counted.login.0, end, Address::is_empty);
     }
 }
 
 impl Attempt {
     /// The login was denied.
-    pub fn failed(self, now_ms: u64) {
+    pub fn failed(mut self, now_ms: u64) {
         let guard = &self.guard;
         guard.failed_logins.fetch_add(1, Ordering::Relaxed);
-        let limits = *guard.limits.read();
-        let Some(Counted {
-            login, is_named, ..
-        }) = self.counted
-        else {
+        let Some(counted) = self.counted.take() else {
             return;
         };
-        if limits.failed_logins.is_none() {
-            return;
+        guard
+            .failing
+            .failed(counted.login.0, self.username.as_deref(), now_ms);
+        if let Some(shown) = counted.credentials {
+            guard.proven.forget(&shown);
         }
-        guard.count_failure(login, is_named, &limits, now_ms);
-        if let Some(reports) = guard.reports.get() {
-            reports.add(login.0, self.username.as_deref());
+        let limits = *guard.limits.read();
+        if limits.failed_logins.is_some() && guard.is_new_guess(counted, &limits, now_ms) {
+            guard.count_failure(counted.login, counted.is_named, &limits, now_ms);
+            if let Some(reports) = guard.reports.get() {
+                reports.add(counted.login.0, self.username.as_deref());
+            }
         }
+        self.end(counted, false);
     }
 
-    /// The login was allowed: earlier failures of its address, and for its user name there, are forgotten.
-    pub fn succeeded(self) {
-        let Some(Counted {
-            login,
-            is_named,
-            is_stranger,
-        }) = self.counted
-        else {
+    /// The login was allowed: earlier failures for its user name at its address are forgotten, unless its credentials
+    /// were known to be right.
+    pub fn succeeded(mut self) {
+        let Some(counted) = self.counted.take() else {
             return;
         };
         let guard = &self.guard;
-        if is_stranger {
-            guard.accounts.change(&login.1, Failures::succeeded);
+        // What was right before says nothing about what others have guessed since.
+        if !counted.is_proven {
+            guard.logins.change(&counted.login, Failures::forgive);
         }
-        guard.addresses.change(&login.0, Failures::forgive);
-        guard.logins.change(&login, Failures::forgive);
-        if is_named {
-            guard.homes.with(login, |()| ());
+        if counted.is_stranger {
+            guard.accounts.change(&counted.login.1, Failures::succeeded);
         }
+        if let Some(shown) = counted.credentials {
+            let wrong = (counted.login.0, shown);
+            guard.wrong.change(&wrong, Failures::forgive);
+            guard.proven.with(shown, |()| ());
+        }
+        if counted.is_named {
+            guard.homes.with(counted.login, |()| ());
+        }
+        self.end(counted, true);
+    }
+
+    fn end(&self, counted: Counted, gives_back: bool) {
+        let guard = &self.guard;
+        guard.end_at_address(counted, gives_back);
+        if counted.is_proven {
+            return;
+        }
+        if counted.is_stranger {
+            guard
+                .accounts
+                .settle(&counted.login.1, Failures::end, Failures::is_empty);
+        }
+        guard
+            .logins
+            .settle(&counted.login, Failures::end, Failures::is_empty);
+        guard.end_credentials(counted.credentials.map(|shown| (counted.login.0, shown)));
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(Counted {
-            login, is_stranger, ..
-        }) = self.counted
-        {
-            let guard = &self.guard;
-            if is_stranger {
-                guard
-                    .accounts
-                    .settle(&login.1, Failures::end, Failures::is_empty);
-            }
-            guard
-                .addresses
-                .settle(&login.0, Failures::end, Failures::is_empty);
-            guard
-                .logins
-                .settle(&login, Failures::end, Failures::is_empty);
+        if let Some(counted) = self.counted.take() {
+            self.end(counted, true);
         }
+    }
+}
+
+impl Guard {
+    /// Counts a failure for the credentials that were shown. Whether they are others than those that have failed at
+    /// the address before.
+    fn is_new_guess(&self, counted: Counted, limits: &Limits, now_ms: u64) -> bool {
+        let Some(shown) = counted.credentials else {
+            return true;
+        };
+        self.wrong.with((counted.login.0, shown), |failures| {
+            let is_new = !failures.has_failed();
+            failures.add_unless_waiting(limits, now_ms);
+            is_new
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! Failed logins, and how long they make one wait.
+//! Failed logins for a user name at an address, with credentials at an address, or for a user name from anywhere, and
+//! how long they make one wait.
 
 use crate::limits::Limits;
 use crate::slow_start::{Bounds, SlowStart};
@@ -6,7 +7,7 @@ use crate::slow_start::{Bounds, SlowStart};
 /// The first wait; each further failure doubles it.
 const FIRST_WAIT_MS: u64 = 1_000;
 
-/// Failed logins of an address, or for a user name from there, or for a user name from anywhere.
+/// Logins that have failed or are being judged.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Failures {
     count: u32,
@@ -56,6 +57,16 @@ impl Failures {
     pub(crate) fn forgive(&mut self) {
         self.count = 0;
         self.logins.succeeded();
+    }
+
+    /// What has failed counts no more; no login has succeeded.
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Whether one has failed since the last success, however long ago.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.count > 0
     }
 
     /// Whether there is nothing to remember.

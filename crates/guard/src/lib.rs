@@ -10,10 +10,13 @@
 //!
 //! Deliberately absent: sockets, files and MQTT; the broker closes, answers and writes down.
 
+mod address;
 mod attempt;
 mod ban;
 mod bans;
+mod budget;
 mod changes;
+mod failing;
 mod failures;
 mod limits;
 mod open;
@@ -32,23 +35,24 @@ use std::sync::{Arc, OnceLock};
 use config::{AbuseConfig, Network};
 use parking_lot::RwLock;
 
-pub use attempt::{Attempt, NotNow};
+pub use attempt::{Attempt, NotNow, Shown};
 pub use ban::{Ban, Subject};
 pub use bans::{Bans, TooMany};
 pub use changes::{Change, Lifted, PARTS, Version};
+pub use failing::{Failed, FailedAt, FailingAddress, FailingUser};
 pub use quota::Quota;
 pub use reports::FailedLogin;
+pub use slow_start::Logins;
 pub use source::Source;
 
+use address::Address;
+use failing::Failing;
 use failures::Failures;
 use limits::Limits;
 use open::Open;
 use reports::Reports;
 use tracked::Tracked;
 use window::Window;
-
-/// A customer's share of IPv6: the addresses in it are one for the limits.
-const IPV6_PREFIX: u8 = 64;
 
 /// Time for which `connectionsPerSecondPerAddress` counts.
 const SECOND_MS: u64 = 1_000;
@@ -59,24 +63,31 @@ pub struct Guard {
     limits: RwLock<Limits>,
     open: Open,
     arrivals: Tracked<Network, Window>,
-    /// Failed logins by address.
-    addresses: Tracked<Network, Failures>,
+    /// Logins by address.
+    addresses: Tracked<Network, Address>,
     /// Failed logins by address and user name.
     logins: Tracked<(Network, Name), Failures>,
     /// Failed logins by user name, from all addresses.
     accounts: Tracked<Name, Failures>,
+    /// Failed logins by address and credentials.
+    wrong: Tracked<(Network, Name), Failures>,
+    /// Credentials that were right when they were judged last.
+    proven: Tracked<Name, ()>,
     /// Where users have logged in from: there the failures of other addresses do not count.
     homes: Tracked<(Network, Name), ()>,
     clients: Tracked<Name, Flapping>,
     bans: RwLock<Arc<Bans>>,
     refused: [AtomicU64; Refusal::ALL.len()],
     failed_logins: AtomicU64,
+    /// Who fails, for people.
+    failing: Failing,
     /// What other nodes are to be told; only in a cluster.
     reports: OnceLock<Reports>,
     names: RandomState,
 }
 
-/// A client identifier or user name, hashed: the length of names is the choice of strangers.
+/// A client identifier, a user name, or a user name with its password, hashed under keys of this process (SipHash): the
+/// length of names is the choice of strangers, and nobody finds out a password by what is remembered here.
 type Name = u64;
 
 /// How often a client identifier has connected.
@@ -95,7 +106,7 @@ pub enum Refusal {
     Connections,
     /// The address opens connections faster than it may.
     ConnectionRate,
-    /// Logins of the address, or for the user name from there, have failed: it must wait.
+    /// Logins for the user name, or with the same credentials, have failed at the address: they must wait.
     FailedLogins,
     /// The client identifier has connected too often.
     Flapping,
@@ -142,10 +153,14 @@ impl Drop for Ticket {
 pub struct Remembered {
     /// Addresses that have opened connections lately.
     pub arrivals: usize,
-    /// Addresses with failed logins.
+    /// Addresses with logins that have failed or are being judged.
     pub addresses: usize,
     /// Pairs of address and user name with failed logins.
     pub logins: usize,
+    /// Pairs of address and credentials that have failed there.
+    pub wrong: usize,
+    /// Credentials that were right when they were judged last.
+    pub proven: usize,
     /// User names with failed logins.
     pub accounts: usize,
     /// Pairs of address and user name that have logged in.
@@ -166,20 +181,26 @@ impl Guard {
             addresses: Tracked::new(entries),
             logins: Tracked::new(entries),
             accounts: Tracked::new(entries),
+            wrong: Tracked::new(entries),
+            proven: Tracked::new(entries),
             homes: Tracked::new(entries),
             clients: Tracked::new(entries),
             bans: RwLock::default(),
             refused: Default::default(),
             failed_logins: AtomicU64::new(0),
+            failing: Failing::default(),
             reports: OnceLock::new(),
             names: RandomState::new(),
         }
     }
 
     /// Applies changed limits. Connections that were open while `connectionsPerAddress` was not set are not
-    /// counted.
+    /// counted. Failed logins are forgotten: with files read again, what was wrong may be right.
     pub fn reload(&self, config: &AbuseConfig) {
         *self.limits.write() = config.into();
+        self.addresses.change_all(Address::forgive);
+        self.logins.change_all(Failures::clear);
+        self.wrong.change_all(Failures::clear);
     }
 
     /// Whether a connection from this address may be kept. `None`: it is, and need not be counted.
@@ -233,15 +254,12 @@ impl Guard {
             return Err(self.refuse(Refusal::Banned));
         }
         let limits = *self.limits.read();
-        let Some(address) = source.and_then(|source| limits.counted(source)) else {
-            return Ok(());
-        };
-        if limits.flapping_connections.is_some() && self.is_flapping(client_id, now_ms) {
+        let is_counted = source.is_some_and(|source| limits.counted(source).is_some());
+        if is_counted
+            && limits.flapping_connections.is_some()
+            && self.is_flapping(client_id, now_ms)
+        {
             return Err(self.refuse(Refusal::Flapping));
-        }
-        let login = (address, self.name(username.unwrap_or_default()));
-        if self.must_wait(&limits, login, now_ms) {
-            return Err(self.refuse(Refusal::FailedLogins));
         }
         Ok(())
     }
@@ -314,6 +332,12 @@ impl Guard {
         self.failed_logins.load(Ordering::Relaxed)
     }
 
+    /// The addresses whose logins have failed most, with their user names, the first `limit`.
+    #[must_use]
+    pub fn failing(&self, limit: usize) -> Vec<FailingAddress> {
+        self.failing.most(limit)
+    }
+
     /// How much is remembered now.
     #[must_use]
     pub fn remembered(&self) -> Remembered {
@@ -321,16 +345,12 @@ impl Guard {
             arrivals: self.arrivals.len(),
             addresses: self.addresses.len(),
             logins: self.logins.len(),
+            wrong: self.wrong.len(),
+            proven: self.proven.len(),
             accounts: self.accounts.len(),
             homes: self.homes.len(),
             clients: self.clients.len(),
         }
-    }
-
-    /// Whether an address, or a user name there, has failed too often and must wait.
-    fn must_wait(&self, limits: &Limits, login: (Network, Name), now_ms: u64) -> bool {
-        let waits = |failures: &Failures| failures.must_wait(limits, now_ms);
-        self.addresses.look(&login.0, waits) || self.logins.look(&login, waits)
     }
 
     fn is_flapping(&self, client_id: &str, now_ms: u64) -> bool {
@@ -348,6 +368,10 @@ impl Guard {
 
     fn name(&self, text: &str) -> Name {
         self.names.hash_one(text)
+    }
+
+    fn credentials(&self, username: Option<&str>, password: &[u8]) -> Name {
+        self.names.hash_one((username, password))
     }
 }
 

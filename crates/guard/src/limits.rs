@@ -5,7 +5,7 @@ use std::num::NonZero;
 use config::{AbuseConfig, Network};
 
 use crate::slow_start::{Bounds, Logins};
-use crate::{IPV6_PREFIX, Source};
+use crate::source::{IPV6_PREFIX, Source};
 
 /// `None`: no limit.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,7 @@ pub(crate) struct Limits {
     pub(crate) connections_per_second: Option<NonZero<u32>>,
     pub(crate) failed_logins: Option<NonZero<u16>>,
     pub(crate) logins: Option<NonZero<u32>>,
+    pub(crate) failed_logins_of_address: Option<NonZero<u32>>,
     pub(crate) longest_wait_ms: u64,
     pub(crate) flapping_connections: Option<NonZero<u16>>,
     pub(crate) flapping_window_ms: u64,
@@ -30,6 +31,7 @@ impl From<&AbuseConfig> for Limits {
             connections_per_second: config.connections_per_second_per_address,
             failed_logins: config.failed_logins,
             logins: config.logins_per_address,
+            failed_logins_of_address: config.failed_logins_per_minute_per_address,
             longest_wait_ms: ms(config.failed_login_wait),
             flapping_connections: config.flapping_connections,
             flapping_window_ms: ms(config.flapping_window),
@@ -40,7 +42,14 @@ impl From<&AbuseConfig> for Limits {
 }
 
 impl Limits {
-    /// How many logins of one address, or for one user name there, are judged at the same time.
+    /// Whether anything is limited of logins that show credentials.
+    pub(crate) fn judges_attempts(&self) -> bool {
+        self.failed_logins.is_some()
+            || self.logins.is_some()
+            || self.failed_logins_of_address.is_some()
+    }
+
+    /// How many logins for one user name at one address, or with the same credentials there, are judged at the same time.
     pub(crate) fn logins_of_address(&self) -> Bounds {
         let most = self.logins.map_or(u32::MAX, NonZero::get);
         let first = self.failed_logins.map_or(u32::MAX, |n| n.get().into());

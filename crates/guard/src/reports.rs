@@ -9,6 +9,7 @@ use std::num::NonZero;
 use config::Network;
 use parking_lot::Mutex;
 
+use crate::address::Share;
 use crate::failures::Failures;
 use crate::{Guard, Name};
 
@@ -81,13 +82,15 @@ impl Guard {
         let limits = *self.limits.read();
         if limits.failed_logins.is_some() {
             let name = self.name(failed.user.as_deref().unwrap_or_default());
+            let login = (failed.address, name);
             for _ in 0..failed.count.get().min(MOST_AT_ONCE) {
-                self.count_failure(
-                    (failed.address, name),
-                    failed.user.is_some(),
-                    &limits,
-                    now_ms,
-                );
+                let share = match self.logins.look(&login, Failures::has_failed) {
+                    true => Share::Again,
+                    false => Share::First,
+                };
+                self.addresses
+                    .with(failed.address, |of| of.charge(&limits, share, now_ms));
+                self.count_failure(login, failed.user.is_some(), &limits, now_ms);
             }
         }
     }
@@ -99,13 +102,11 @@ impl Guard {
         limits: &crate::limits::Limits,
         now_ms: u64,
     ) {
-        let (address, name) = login;
         let add = |failures: &mut Failures| failures.add_unless_waiting(limits, now_ms);
-        self.addresses.with(address, add);
         self.logins.with(login, add);
         if is_named {
             self.accounts
-                .with(name, |failures| failures.add(limits, now_ms));
+                .with(login.1, |failures| failures.add(limits, now_ms));
         }
     }
 }
@@ -117,7 +118,7 @@ mod tests {
     use config::AbuseConfig;
 
     use super::*;
-    use crate::{NotNow, Source};
+    use crate::{Attempt, NotNow, Shown, Source};
 
     fn guard() -> Arc<Guard> {
         Arc::new(Guard::new(&AbuseConfig::default()))
@@ -130,8 +131,16 @@ mod tests {
         })
     }
 
-    fn fail(guard: &Arc<Guard>, last: u8, user: &str) {
-        let attempt = guard.begin_login(source(last), Some(user), 1_000);
+    fn begin(guard: &Arc<Guard>, last: u8, user: &str, text: &str) -> Result<Attempt, NotNow> {
+        let shown = Shown {
+            username: Some(user),
+            password: Some(text.as_bytes()),
+        };
+        guard.begin_login(source(last), shown, 1_000)
+    }
+
+    fn fail(guard: &Arc<Guard>, last: u8, user: &str, text: &str) {
+        let attempt = begin(guard, last, user, text);
         attempt.expect("it is judged").failed(1_000);
     }
 
@@ -139,22 +148,23 @@ mod tests {
     fn failures_at_two_nodes_count_together() {
         let (here, there) = (guard(), guard());
         here.report_failed_logins();
-        for _ in 0..3 {
-            fail(&here, 1, "bob");
+        for guess in ["a", "b", "c", "c"] {
+            fail(&here, 1, "bob", guess);
         }
-        for _ in 0..2 {
-            fail(&there, 1, "bob");
+        for guess in ["d", "e"] {
+            fail(&there, 1, "bob", guess);
         }
         let told = here.take_failed_logins();
         assert_eq!((told.len(), told[0].count.get()), (1, 3));
         assert_eq!(here.take_failed_logins(), []);
         there.failed_elsewhere(&told[0], 1_000);
         assert_eq!(there.failed_logins(), 2, "those that failed there");
-        for user in ["bob", "alice"] {
-            let refused = there.begin_login(source(1), Some(user), 1_001);
-            assert!(matches!(refused, Err(NotNow::Refused(_))), "{user}");
+        let refused = begin(&there, 1, "bob", "f");
+        assert!(matches!(refused, Err(NotNow::Refused(_))));
+        for (last, user) in [(1, "alice"), (2, "bob")] {
+            let attempt = begin(&there, last, user, "g");
+            assert!(!matches!(attempt, Err(NotNow::Refused(_))), "{user}");
         }
-        assert!(there.begin_login(source(2), Some("alice"), 1_001).is_ok());
         assert_eq!(
             there.take_failed_logins(),
             [],

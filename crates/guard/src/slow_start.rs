@@ -17,7 +17,19 @@ const REMEMBERED_MS: u64 = 10_000;
 
 /// A number of logins.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Logins(pub(crate) u32);
+pub struct Logins(pub u32);
+
+impl Logins {
+    /// One more.
+    pub(crate) fn add_one(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// One less.
+    pub(crate) fn remove_one(&mut self) {
+        self.0 = self.0.saturating_sub(1);
+    }
+}
 
 /// The logins under way of an address, for a user name there, or for a user name from anywhere.
 #[derive(Clone, Copy, Default, Debug)]
@@ -61,13 +73,13 @@ impl SlowStart {
 
     /// Counts a login that is let through for another reason.
     pub(crate) fn begin_anyway(&mut self, now_ms: u64) {
-        self.under_way.0 = self.under_way.0.saturating_add(1);
+        self.under_way.add_one();
         self.began_ms = now_ms;
     }
 
     /// A login is judged, or given up.
     pub(crate) fn end(&mut self) {
-        self.under_way.0 = self.under_way.0.saturating_sub(1);
+        self.under_way.remove_one();
     }
 
     /// A login that is under way has succeeded.

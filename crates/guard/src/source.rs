@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+/// A customer's share of IPv6: the addresses in it are one for the limits.
+pub(crate) const IPV6_PREFIX: u8 = 64;
+
 /// Where a connection comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source {

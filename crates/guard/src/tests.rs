@@ -30,18 +30,41 @@ fn some(text: &str) -> Option<Source> {
     Some(ip(text))
 }
 
+/// What cannot be told from another guess for the user name.
+fn guess(username: Option<&str>) -> Shown<'_> {
+    Shown {
+        username,
+        password: None,
+    }
+}
+
+fn password<'a>(username: &'a str, password: &'a str) -> Shown<'a> {
+    Shown {
+        username: Some(username),
+        password: Some(password.as_bytes()),
+    }
+}
+
 /// A login that is denied, however that comes about.
 fn fail(guard: &Arc<Guard>, source: Option<Source>, username: Option<&str>, now_ms: u64) {
-    let attempt = guard.begin_login(source, username, now_ms);
+    let attempt = guard.begin_login(source, guess(username), now_ms);
     if let Ok(attempt) = attempt {
         attempt.failed(now_ms);
     }
 }
 
 fn succeed(guard: &Arc<Guard>, source: Option<Source>, username: &str, now_ms: u64) {
-    let attempt = guard.begin_login(source, Some(username), now_ms);
+    let attempt = guard.begin_login(source, guess(Some(username)), now_ms);
     attempt.expect("is judged").succeeded();
 }
+
+/// Why a guess is not judged, if it is not.
+fn not_now(guard: &Arc<Guard>, source: Option<Source>, name: &str, now_ms: u64) -> Option<NotNow> {
+    let attempt = guard.begin_login(source, guess(Some(name)), now_ms);
+    attempt.err()
+}
+
+const WAITS: Option<NotNow> = Some(NotNow::Refused(Refusal::FailedLogins));
 
 #[test]
 fn an_address_has_so_many_connections_until_one_is_closed() {
@@ -97,17 +120,21 @@ fn loopback_is_exempt_unless_it_is_included() {
 #[test]
 fn waits_double_up_to_the_longest() {
     let guard = guard(&config());
-    let refused = |at| guard.admit_login(some("192.0.2.1"), USER, "c", at).is_err();
+    let refused = |at| not_now(&guard, some("192.0.2.1"), "user", at) == WAITS;
     for _ in 0..2 {
         fail(&guard, some("192.0.2.1"), USER, 0);
         assert!(!refused(0));
     }
     let mut now = 0;
-    for wait in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+    for (before, wait) in (2..).zip([1_000, 2_000, 4_000, 8_000, 10_000, 10_000]) {
         fail(&guard, some("192.0.2.1"), USER, now);
-        assert!(refused(now + wait - 1), "{wait}");
+        assert_eq!(
+            guard.failed_logins(),
+            before + 1,
+            "judged when the wait is over"
+        );
         now += wait;
-        assert!(!refused(now), "{wait}");
+        assert!(refused(now - 1), "{wait}");
     }
 }
 
@@ -118,28 +145,23 @@ fn failures_are_forgotten_after_the_longest_wait() {
         fail(&guard, some("192.0.2.1"), USER, at);
     }
     fail(&guard, some("192.0.2.1"), USER, 3_000 + 4_000 + 10_000);
-    assert!(
-        guard
-            .admit_login(some("192.0.2.1"), USER, "c", 17_000)
-            .is_ok()
-    );
+    assert_eq!(not_now(&guard, some("192.0.2.1"), "user", 17_000), None);
 }
 
 #[test]
-fn a_success_does_not_clear_what_failed_for_others() {
+fn a_user_name_waits_for_itself_alone() {
     let guard = guard(&config());
     let here = some("192.0.2.1");
     for _ in 0..3 {
         fail(&guard, here, Some("victim"), 0);
     }
-    let all = |user, at| guard.admit_login(here, Some(user), "c", at).is_ok();
-    assert!(!all("victim", 0) && !all("own", 0));
-    succeed(&guard, here, "own", 1_000);
+    assert_eq!(not_now(&guard, here, "victim", 0), WAITS);
+    succeed(&guard, here, "own", 0);
+    assert_eq!(not_now(&guard, here, "victim", 0), WAITS);
+    // A success of its own ends the wait for the next one.
+    succeed(&guard, here, "victim", 1_000);
     fail(&guard, here, Some("victim"), 1_000);
-    assert!(!all("victim", 1_000) && all("own", 1_000));
-    succeed(&guard, here, "victim", 3_000);
-    fail(&guard, here, Some("victim"), 3_000);
-    assert!(all("victim", 3_000));
+    assert_eq!(not_now(&guard, here, "victim", 1_000), None);
 }
 
 #[test]
@@ -149,8 +171,8 @@ fn failures_elsewhere_make_nobody_wait() {
         fail(&guard, some("192.0.2.1"), USER, 0);
         fail(&guard, None, USER, 0);
     }
-    assert!(guard.admit_login(some("192.0.2.2"), USER, "c", 0).is_ok());
-    assert!(guard.admit_login(None, USER, "c", 0).is_ok());
+    assert_ne!(not_now(&guard, some("192.0.2.2"), "user", 0), WAITS);
+    assert_eq!(not_now(&guard, None, "user", 0), None);
     assert_eq!(guard.failed_logins(), 3 + 9);
 }
 
@@ -189,19 +211,24 @@ fn a_flood_of_addresses_and_names_does_not_grow_the_tables() {
         let name = number.to_string();
         let source = Some(address.into());
         drop(guard.admit_connection(address.into(), 0));
-        succeed(&guard, source, &name, 0);
-        fail(&guard, source, Some(&name), 0);
+        let attempt = guard.begin_login(source, password(&name, "right"), 0);
+        attempt.expect("is judged").succeeded();
+        let attempt = guard.begin_login(source, password(&name, "wrong"), 0);
+        attempt.expect("is judged").failed(0);
         let _ = guard.connected(source, &name, 0);
     }
     let Remembered {
         arrivals,
         addresses,
         logins,
+        wrong,
+        proven,
         accounts,
         homes,
         clients,
     } = guard.remembered();
-    for entries in [arrivals, addresses, logins, accounts, homes, clients] {
+    assert_eq!(addresses, 0, "who has logged in costs the address nothing");
+    for entries in [arrivals, logins, wrong, proven, accounts, homes, clients] {
         // A part in sixteen rounds up.
         assert!((1..=1_008).contains(&entries), "{entries}");
     }
@@ -221,10 +248,7 @@ fn who_was_seen_last_is_remembered_in_a_flood() {
     for number in 0..20_000u32 {
         let other = IpAddr::V4((0x0a00_0000 + number).into());
         fail(&guard, Some(other.into()), None, 0);
-        assert!(
-            guard.admit_login(attacker, USER, "c", 0).is_err(),
-            "{number}"
-        );
+        assert_eq!(not_now(&guard, attacker, "user", 0), WAITS, "{number}");
     }
 }
 
@@ -251,20 +275,17 @@ fn logins_at_the_same_time_fail_no_more_often_than_one_after_the_other() {
     let guard = guard(&config());
     let here = some("192.0.2.1");
     let begun: Vec<_> = (0..100)
-        .filter_map(|_| guard.begin_login(here, USER, 0).ok())
+        .filter_map(|_| guard.begin_login(here, guess(USER), 0).ok())
         .collect();
     assert_eq!(begun.len(), 3);
-    let next = guard.begin_login(here, USER, 0).map(drop);
-    assert_eq!(next, Err(NotNow::Later));
+    assert_eq!(not_now(&guard, here, "user", 0), Some(NotNow::Later));
     begun.into_iter().for_each(|attempt| attempt.failed(0));
-    let next = guard.begin_login(here, USER, 0).map(drop);
-    assert_eq!(next, Err(NotNow::Refused(Refusal::FailedLogins)));
+    assert_eq!(not_now(&guard, here, "user", 0), WAITS);
     // After the wait one at a time.
-    let one = guard.begin_login(here, USER, 1_000).unwrap();
-    let two = guard.begin_login(here, Some("other"), 1_000).map(drop);
-    assert_eq!(two, Err(NotNow::Later));
+    let one = guard.begin_login(here, guess(USER), 1_000).unwrap();
+    assert_eq!(not_now(&guard, here, "user", 1_000), Some(NotNow::Later));
     one.failed(1_000);
-    assert!(guard.begin_login(here, USER, 2_999).is_err());
+    assert_eq!(not_now(&guard, here, "user", 2_999), WAITS);
 }
 
 #[test]
@@ -278,13 +299,13 @@ fn many_of_one_address_that_succeed_come_in_turn() {
     for round in 0..100 {
         let name = |n: usize| format!("device {round}/{n}");
         let begun: Vec<_> = (0..3)
-            .map(|n| guard.begin_login(here, Some(&name(n)), 0).unwrap())
+            .map(|n| guard.begin_login(here, guess(Some(&name(n))), 0).unwrap())
             .collect();
-        assert!(guard.begin_login(here, Some("later"), 0).is_err());
+        assert!(not_now(&guard, here, "later", 0).is_some());
         begun.into_iter().for_each(Attempt::succeeded);
     }
     let remembered = guard.remembered();
-    assert_eq!((remembered.addresses, remembered.logins), (1, 0));
+    assert_eq!((remembered.addresses, remembered.logins), (0, 0));
 }
 
 #[test]
@@ -292,7 +313,7 @@ fn a_login_that_was_given_up_counts_no_more() {
     let guard = guard(&config());
     let here = some("192.0.2.1");
     for _ in 0..10 {
-        drop(guard.begin_login(here, USER, 0).unwrap());
+        drop(guard.begin_login(here, guess(USER), 0).unwrap());
     }
     assert_eq!(guard.failed_logins(), 0);
     assert_eq!(guard.remembered().logins, 0);
@@ -305,7 +326,7 @@ fn failures_from_many_addresses_slow_a_name_down_and_shut_nobody_out() {
     succeed(&guard, home, "user", 0);
     let begins = |n: u32, at| {
         let address = IpAddr::V4((0x0a00_0000 + n).into());
-        guard.begin_login(Some(address.into()), USER, at)
+        guard.begin_login(Some(address.into()), guess(USER), at)
     };
     for n in 0..3 {
         begins(n, 1_000).unwrap().failed(1_000);
@@ -317,10 +338,9 @@ fn failures_from_many_addresses_slow_a_name_down_and_shut_nobody_out() {
         .count();
     assert_eq!(judged, 10);
     // The user has logged in from here before, and comes in at once; from elsewhere in his turn.
-    assert!(guard.begin_login(home, USER, 3_000).is_ok());
+    assert_eq!(not_now(&guard, home, "user", 3_000), None);
     assert!(begins(5_000, 3_100).is_ok());
-    let other = guard.begin_login(some("192.0.2.9"), Some("other"), 3_100);
-    assert!(other.is_ok());
+    assert_eq!(not_now(&guard, some("192.0.2.9"), "other", 3_100), None);
 }
 
 #[test]
@@ -335,14 +355,14 @@ fn what_comes_through_a_proxy_is_never_this_machine() {
         fail(&guard, Some(proxied), USER, 0);
         fail(&guard, some("127.0.0.1"), USER, 0);
     }
-    assert!(guard.admit_login(Some(proxied), USER, "c", 0).is_err());
-    assert!(guard.admit_login(some("127.0.0.1"), USER, "c", 0).is_ok());
+    assert_eq!(not_now(&guard, Some(proxied), "user", 0), WAITS);
+    assert_eq!(not_now(&guard, some("127.0.0.1"), "user", 0), None);
 }
 
 /// Begins as many logins as it can, of a hundred.
 fn begin_many(guard: &Arc<Guard>, source: Option<Source>, name: &str, now_ms: u64) -> Vec<Attempt> {
     (0..100)
-        .filter_map(|_| guard.begin_login(source, Some(name), now_ms).ok())
+        .filter_map(|_| guard.begin_login(source, guess(Some(name)), now_ms).ok())
         .collect()
 }
 
@@ -385,8 +405,7 @@ fn devices_of_one_address_do_not_open_up_the_accounts_of_others() {
         attempt.failed(6);
         devices.pop().unwrap().succeeded();
     }
-    let next = guard.begin_login(here, Some("victim"), 6).map(drop);
-    assert_eq!(next, Err(NotNow::Refused(Refusal::FailedLogins)));
+    assert_eq!(not_now(&guard, here, "victim", 6), WAITS);
     drop(devices);
 }
 
@@ -395,7 +414,9 @@ fn guesses_at_the_same_time_from_many_addresses_are_no_more_than_may_fail() {
     let guard = guard(&config());
     let begin = |n: u32, at| {
         let address = IpAddr::V4((0x0a00_0000 + n).into());
-        guard.begin_login(Some(address.into()), USER, at).ok()
+        guard
+            .begin_login(Some(address.into()), guess(USER), at)
+            .ok()
     };
     let guesses: Vec<_> = (0..1_000).filter_map(|n| begin(n, 0)).collect();
     assert_eq!(guesses.len(), 3);
@@ -419,7 +440,7 @@ fn failures_of_logins_begun_before_a_wait_do_not_make_it_longer() {
     let begun = begin_many(&guard, here, "device", 100);
     assert_eq!(begun.len(), 100);
     begun.into_iter().for_each(|attempt| attempt.failed(100));
-    assert!(guard.begin_login(here, Some("device"), 1_099).is_err());
+    assert_eq!(not_now(&guard, here, "device", 1_099), WAITS);
     assert_eq!(begin_many(&guard, here, "device", 1_100).len(), 1);
 }
 
@@ -435,4 +456,151 @@ fn logins_at_the_same_time_have_a_limit_although_failures_have_none() {
     assert_eq!(begun.len(), 7);
     begun.into_iter().for_each(|attempt| attempt.failed(0));
     assert_eq!(begin_many(&guard, some("192.0.2.1"), "device", 0).len(), 7);
+}
+
+/// How many guesses are judged in an hour, of twenty a second. `guess`: the address and the user of each.
+fn guesses_in_an_hour(guess: impl Fn(u64) -> (u32, u64)) -> usize {
+    let guard = guard(&AbuseConfig::default());
+    let judged = (0..3_600 * 20).filter(|number| {
+        let (address, user) = guess(*number);
+        let address = IpAddr::V4((0x0a00_0000 + address).into());
+        let (user, text) = (format!("user {user}"), format!("guess {number}"));
+        let now_ms = 1_000_000 + number * 50;
+        let attempt = guard.begin_login(Some(address.into()), password(&user, &text), now_ms);
+        attempt.map(|attempt| attempt.failed(now_ms)).is_ok()
+    });
+    judged.count()
+}
+
+#[test]
+fn guesses_of_one_user_from_one_address_are_few() {
+    // Five, six while the waits double to a minute, and one a minute.
+    let judged = guesses_in_an_hour(|_| (1, 1));
+    assert!((60..=75).contains(&judged), "{judged}");
+}
+
+#[test]
+fn guesses_of_one_user_from_many_addresses_are_ten_a_second() {
+    let judged = guesses_in_an_hour(|number| (number as u32, 1));
+    assert!((30_000..=36_005).contains(&judged), "{judged}");
+}
+
+#[test]
+fn guesses_of_many_users_from_one_address_are_one_a_second() {
+    // Each name once, and sixty and one a second of names that have failed.
+    let judged = guesses_in_an_hour(|number| (1, number % 1_000));
+    assert!((4_000..=1_000 + 60 + 3_600).contains(&judged), "{judged}");
+    // Names without end: 1,200, and one a second.
+    let judged = guesses_in_an_hour(|number| (1, number));
+    assert!((4_500..=1_200 + 3_600).contains(&judged), "{judged}");
+}
+
+#[test]
+fn one_wrong_device_holds_up_nobody_at_its_address() {
+    for (tries_per_s, is_shared) in [
+        (1, false),
+        (5, false),
+        (50, false),
+        (1, true),
+        (5, true),
+        (50, true),
+    ] {
+        let guard = guard(&AbuseConfig::default());
+        let here = some("192.0.2.1");
+        let name = |device: u64| match is_shared {
+            true => "fleet".to_owned(),
+            false => format!("device {device}"),
+        };
+        let mut judged = 0;
+        for number in 0..1_000 {
+            let now_ms = 1_000 * number / tries_per_s;
+            let wrong = guard.begin_login(here, password(&name(0), "outdated"), now_ms);
+            judged += u64::from(wrong.map(|attempt| attempt.failed(now_ms)).is_ok());
+            let (name, right) = (name(number + 1), format!("right {number}"));
+            let right = guard.begin_login(here, password(&name, &right), now_ms);
+            right.expect("is judged at once").succeeded();
+        }
+        // It has come in five times, and waits twice as long each time.
+        assert!((5..=5 + 7 + 1_000 / 60).contains(&judged), "{judged}");
+        let worst = &guard.failing(1)[0];
+        let worst_user = worst.users.first().and_then(|user| user.name.as_deref());
+        assert_eq!(worst_user, Some(&*name(0)));
+        assert_eq!(worst.total.denied.0 + worst.total.refused.0, 1_000);
+    }
+}
+
+#[test]
+fn who_was_right_waits_for_no_guesses_until_the_password_changes() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    let begin = |text: &str, at| guard.begin_login(here, password("user", text), at);
+    begin("right", 0).unwrap().succeeded();
+    for number in 0..3 {
+        begin(&format!("guess {number}"), 0).unwrap().failed(0);
+    }
+    assert_eq!(begin("another", 0).err(), WAITS);
+    // Also at another address, where the account is slowed down.
+    let elsewhere = guard.begin_login(some("192.0.2.2"), password("user", "right"), 0);
+    elsewhere.unwrap().succeeded();
+    let many: Vec<_> = (0..100).map(|_| begin("right", 0).unwrap()).collect();
+    many.into_iter().for_each(Attempt::succeeded);
+    // It is judged all the same, and what was right is no more.
+    begin("right", 0).unwrap().failed(0);
+    assert_eq!(begin("right", 0).err(), WAITS);
+}
+
+#[test]
+fn guesses_of_many_users_hold_up_nobody_who_has_not_failed_or_has_logged_in() {
+    let guard = guard(&AbuseConfig::default());
+    let here = some("192.0.2.1");
+    succeed(&guard, here, "known", 0);
+    for number in 0..3_000 {
+        let name = format!("user {}", number % 1_000);
+        let attempt = guard.begin_login(here, guess(Some(&name)), number * 20);
+        if let Ok(attempt) = attempt {
+            attempt.failed(number * 20);
+        }
+    }
+    for name in ["known", "new"] {
+        assert_eq!(not_now(&guard, here, name, 60_000), None, "{name}");
+    }
+    // Who was guessed has its turn among those who were.
+    assert_eq!(not_now(&guard, here, "user 1", 59_990), Some(NotNow::Later));
+    assert_eq!(not_now(&guard, some("192.0.2.2"), "user 1", 59_990), None);
+}
+
+#[test]
+fn the_same_wrong_password_is_judged_no_more_often_at_the_same_time() {
+    let guard = guard(&config());
+    let begun: Vec<_> = (0..60)
+        .filter_map(|_| {
+            guard
+                .begin_login(some("192.0.2.1"), password("user", "wrong"), 0)
+                .ok()
+        })
+        .collect();
+    assert_eq!(begun.len(), 3);
+    for attempt in begun {
+        attempt.failed(0);
+        let begins = guard.begin_login(some("192.0.2.1"), password("user", "wrong"), 0);
+        assert!(begins.is_err());
+    }
+}
+
+#[test]
+fn failures_are_forgotten_when_files_are_read_again() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    for _ in 0..3 {
+        let attempt = guard.begin_login(here, password("user", "early"), 0);
+        attempt.unwrap().failed(0);
+    }
+    let begins = || {
+        guard
+            .begin_login(here, password("user", "early"), 0)
+            .is_ok()
+    };
+    assert!(!begins());
+    guard.reload(&config());
+    assert!(begins());
 }

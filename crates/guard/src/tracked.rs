@@ -58,6 +58,18 @@ impl<K: Hash + Eq, V: Default> Tracked<K, V> {
         }
     }
 
+    /// Forgets an entry.
+    pub(crate) fn forget(&self, key: &K) {
+        self.part(key).lock().pop(key);
+    }
+
+    /// Changes all entries.
+    pub(crate) fn change_all(&self, mut change: impl FnMut(&mut V)) {
+        for part in &self.parts {
+            part.lock().iter_mut().for_each(|(_, value)| change(value));
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().map(|part| part.lock().len()).sum()
     }

@@ -1,10 +1,11 @@
-//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `queues`,
+//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `failed-logins`, `queues`,
 //! `queue`, `retained`, `stats`, `top`, `events`: what is in a running broker, from any of its nodes, by the HTTP API.
 //!
 //! Deliberately absent: what is asked of which node; the one at `--url` asks the others.
 
 mod cells;
 mod client;
+mod failed_logins;
 mod lists;
 mod live;
 mod matching;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 
 use client::{ClientArguments, DisconnectArguments};
+use failed_logins::FailedLoginsArguments;
 use lists::{
     ClientsArguments, DropsArguments, NodesArguments, SessionsArguments, SettingsArguments,
     ShardsArguments, SubscriptionsArguments,
@@ -37,6 +39,7 @@ pub(crate) enum Command {
     Match(MatchArguments),
     Sessions(SessionsArguments),
     Drops(DropsArguments),
+    FailedLogins(FailedLoginsArguments),
     Queues(QueuesArguments),
     Queue(QueueArguments),
     Retained(RetainedArguments),
@@ -57,6 +60,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Match(arguments) => matching::matching(arguments),
         Command::Sessions(arguments) => lists::sessions(arguments),
         Command::Drops(arguments) => lists::drops(arguments),
+        Command::FailedLogins(arguments) => failed_logins::failed_logins(arguments),
         Command::Queues(arguments) => messages::queues(arguments),
         Command::Queue(arguments) => messages::queue(arguments),
         Command::Retained(arguments) => messages::retained(arguments),

@@ -130,6 +130,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(top::topics))
             .routes(routes!(events::stream))
             .routes(routes!(events::watch))
+            .routes(routes!(cluster::failed_logins))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
-use guard::{Refusal, Source};
+use guard::Source;
 use mqtt_proto::{Connect, ReasonCode};
 use net_api::{ConnectionId, Key, PeerAddress};
 
 use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::connect::login_stage::refusal_code;
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 
@@ -179,16 +180,5 @@ impl<R: Rim> ClientLoop<R> {
                 .guard
                 .is_banned(ip, username, client_id, io.now_ms())
         })
-    }
-}
-
-/// What a client is told that the guard does not let in. Who must wait may come back, who is banned need
-/// not; for clients before 5.0 that is "server unavailable" and "not authorized".
-pub(crate) fn refusal_code(refusal: Refusal) -> ReasonCode {
-    match refusal {
-        Refusal::Banned | Refusal::Flapping => ReasonCode::Banned,
-        Refusal::Connections | Refusal::ConnectionRate | Refusal::FailedLogins => {
-            ReasonCode::QuotaExceeded
-        }
     }
 }

@@ -117,7 +117,7 @@ impl<R: Rim> ClientLoop<R> {
         io: &impl LoopIo,
         connection: ConnectionId,
         connect: &Connect<'_>,
-        reason: ReasonCode,
+        why: &'static str,
     ) {
         let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) else {
             return;
@@ -128,14 +128,14 @@ impl<R: Rim> ClientLoop<R> {
             client_id: connect.client_id,
             user: connect.username,
             peer: peer.as_ref().map(|peer| peer as _),
-            reason: Some(reason.name()),
+            reason: Some(why),
         });
         tracing::info!(
             client_id = &*excerpt(connect.client_id),
             user = connect.username.map(excerpt).as_deref(),
             peer = peer.map(tracing::field::display),
             version = version_name(connect.version),
-            reason = reason.name(),
+            reason = why,
             left_out,
             "a client is refused"
         );
@@ -147,11 +147,11 @@ impl<R: Rim> ClientLoop<R> {
         io: &impl LoopIo,
         connection: ConnectionId,
         kept: Option<&[u8]>,
-        reason: ReasonCode,
+        why: &'static str,
     ) {
         let packet = kept.map(|frame| Packet::decode(frame, ProtocolVersion::V5));
         if let Some(Ok(Packet::Connect(connect))) = packet {
-            self.log_refused(io, connection, &connect, reason);
+            self.log_refused(io, connection, &connect, why);
         }
     }
 

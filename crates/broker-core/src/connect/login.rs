@@ -8,14 +8,13 @@
 //! beyond "no" is in the log only. Who shows credentials is judged as an attempt of [`guard`], which is told the
 //! verdict also if the connection is gone by then.
 
-use authentication_api::{Credentials, Denial, Identity, Secret, Step, Verdict};
-use guard::{Attempt, NotNow};
+use authentication_api::{Credentials, Denial, Exchange, Identity, Secret, Step, Verdict};
+use guard::{Attempt, NotNow, Shown};
 use mqtt_proto::{Auth, Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::encode_challenge;
 use net_api::{ConnectionId, Key};
 
 use crate::clients::{ClientLoop, LoopIo, LoopMessage, Timer, Violated};
-use crate::connect::guarded::refusal_code;
 use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
@@ -57,7 +56,11 @@ impl<R: Rim> ClientLoop<R> {
                     };
                     if let Step::Denied(Denial::Credentials) = step {
                         // It named nobody.
-                        if let Ok(attempt) = self.begin_login(io, connection, None) {
+                        let shown = Shown {
+                            username: None,
+                            password: None,
+                        };
+                        if let Ok(attempt) = self.begin_login(io, connection, shown) {
                             attempt.failed(io.now_ms());
                         }
                     }
@@ -69,7 +72,7 @@ impl<R: Rim> ClientLoop<R> {
                 None if !self.node.rim.has_authenticators() => {
                     self.node.explain_anonymous_refusal();
                     if shows_credentials(connect) {
-                        match self.begin_login(io, connection, connect.username) {
+                        match self.begin_login(io, connection, shown_by(connect)) {
                             Ok(attempt) => attempt.failed(io.now_ms()),
                             Err(NotNow::Later) => {
                                 let stage = Stage::Postponed;
@@ -79,7 +82,7 @@ impl<R: Rim> ClientLoop<R> {
                                     Login { came_us, stage },
                                 );
                             }
-                            Err(NotNow::Refused(_)) => {}
+                            Err(NotNow::Refused(refusal)) => return Progress::NotJudged(refusal),
                         }
                     }
                     Progress::Refused(ReasonCode::NotAuthorized)
@@ -119,12 +122,12 @@ impl<R: Rim> ClientLoop<R> {
         }
         // Who shows nothing guesses nothing.
         let attempt = match shows_credentials(connect)
-            .then(|| self.begin_login(io, connection, connect.username))
+            .then(|| self.begin_login(io, connection, shown_by(connect)))
             .transpose()
         {
             Ok(attempt) => attempt,
             Err(NotNow::Later) => return self.wait_for_login(io, connection, postponed),
-            Err(NotNow::Refused(refusal)) => return Progress::Refused(refusal_code(refusal)),
+            Err(NotNow::Refused(refusal)) => return Progress::NotJudged(refusal),
         };
         let credentials = Credentials {
             client_id: connect.client_id.into(),
@@ -153,11 +156,11 @@ impl<R: Rim> ClientLoop<R> {
         &self,
         io: &impl LoopIo,
         connection: ConnectionId,
-        username: Option<&str>,
+        shown: Shown<'_>,
     ) -> Result<Attempt, NotNow> {
         let source = self.source_of(io, connection);
         let guard = &self.node.guard;
-        guard.begin_login(source, username, io.now_ms())
+        guard.begin_login(source, shown, io.now_ms())
     }
 
     /// A packet is offered again when others have been judged. `login`: how far it has come.
@@ -292,13 +295,13 @@ impl<R: Rim> ClientLoop<R> {
             return Progress::Refused(ReasonCode::ProtocolError);
         }
         // Only who answers guesses; so exchanges may be begun at any time, and count here.
-        let attempt = match self.begin_login(io, connection, Some(exchange.username())) {
+        let attempt = match self.begin_login(io, connection, proven_by(exchange.as_ref())) {
             Ok(attempt) => attempt,
             Err(NotNow::Later) => {
                 let stage = Stage::Challenged { exchange, connect };
                 return self.wait_for_login(io, connection, Login { came_us, stage });
             }
-            Err(NotNow::Refused(refusal)) => return Progress::Refused(refusal_code(refusal)),
+            Err(NotNow::Refused(refusal)) => return Progress::NotJudged(refusal),
         };
         let step = exchange.answer(auth.properties.authentication_data.unwrap_or_default());
         settle_step(attempt, &step, io.now_ms());
@@ -386,7 +389,7 @@ impl<R: Rim> ClientLoop<R> {
             // [MQTT-4.12.0-3]
             (ReasonCode::ContinueAuthentication, Some(exchange)) => {
                 let guard = &self.node.guard;
-                match guard.begin_login(source, Some(exchange.username()), io.now_ms()) {
+                match guard.begin_login(source, proven_by(exchange.as_ref()), io.now_ms()) {
                     Ok(attempt) => {
                         let step = exchange.answer(data);
                         settle_step(attempt, &step, io.now_ms());
@@ -439,6 +442,22 @@ fn has_ended(identity: &Identity, system_s: u64) -> bool {
 /// Whether a CONNECT shows something that could be guessed.
 fn shows_credentials(connect: &Connect<'_>) -> bool {
     connect.username.is_some() || connect.password.is_some()
+}
+
+/// What a CONNECT shows that could be guessed.
+fn shown_by<'a>(connect: &Connect<'a>) -> Shown<'a> {
+    Shown {
+        username: connect.username,
+        password: Some(connect.password.unwrap_or_default()),
+    }
+}
+
+/// What an exchange shows: a proof, which is another one each time.
+fn proven_by(exchange: &dyn Exchange) -> Shown<'_> {
+    Shown {
+        username: Some(exchange.username()),
+        password: None,
+    }
 }
 
 /// Tells the guard what an attempt has come to.

@@ -71,8 +71,8 @@ impl<R: Rim> ClientLoop<R> {
             PacketType::Auth if !is_first => {
                 let kept = login.kept_connect().map(Box::from);
                 let progress = self.challenge_answered(io, connection, frame, login);
-                if let Progress::Refused(reason) = progress {
-                    self.log_failed_challenge(io, connection, kept.as_deref(), reason);
+                if let Some((_, why)) = progress.refusal() {
+                    self.log_failed_challenge(io, connection, kept.as_deref(), why);
                 }
                 let version = ProtocolVersion::V5;
                 return self.proceed(io, (connection, came_us), version, frame, progress);
@@ -100,8 +100,8 @@ impl<R: Rim> ClientLoop<R> {
             Ok(()) => self.login(io, connection, &connect, frame, login),
             Err(reason) => Progress::Refused(reason),
         };
-        if let Progress::Refused(reason) = progress {
-            self.log_refused(io, connection, &connect, reason);
+        if let Some((_, why)) = progress.refusal() {
+            self.log_refused(io, connection, &connect, why);
         }
         self.proceed(io, (connection, came_us), connect.version, frame, progress)
     }
@@ -141,8 +141,9 @@ impl<R: Rim> ClientLoop<R> {
             }
             Progress::Waits => None,
             Progress::Challenged => Some(Next::Read),
-            Progress::Refused(reason) => {
-                self.refuse(io, connection, Some((version, reason)));
+            refused @ (Progress::Refused(_) | Progress::NotJudged(_)) => {
+                let answer = refused.refusal().map(|(code, _)| (version, code));
+                self.refuse(io, connection, answer);
                 Some(Next::Read)
             }
         }
@@ -168,7 +169,7 @@ impl<R: Rim> ClientLoop<R> {
             connect.client_id.into()
         };
         if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
-            self.log_refused(io, connection, &connect, ReasonCode::NotAuthorized);
+            self.log_refused(io, connection, &connect, ReasonCode::NotAuthorized.name());
             self.refuse(
                 io,
                 connection,
@@ -198,7 +199,7 @@ impl<R: Rim> ClientLoop<R> {
                     && !self.node.store().knows(&client_id);
                 if full || !self.has_room() {
                     self.node.registry.release(&client_id, session_key);
-                    self.log_refused(io, connection, &connect, self.full());
+                    self.log_refused(io, connection, &connect, self.full().name());
                     self.refuse(io, connection, Some((connect.version, self.full())));
                     return Some(Next::Read);
                 }

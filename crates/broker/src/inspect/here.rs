@@ -19,7 +19,9 @@ use super::question::{
 };
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::{events, login, loops, matching, node, queues, retained, stores, subscribing, top};
+use super::{
+    events, failed_logins, login, loops, matching, node, queues, retained, stores, subscribing, top,
+};
 use crate::history;
 use crate::listeners::Listening;
 
@@ -115,6 +117,10 @@ impl Inspect {
                 let rows = top::topics_here(&self.node, by, limit).await?;
                 Answer::Messages(MessagesAnswer::Busy(BusyPart::Topics(rows)))
             }
+            Question::Messages(MessagesQuestion::FailedLogins) => {
+                let rows = failed_logins::here(&self.node, &self.own());
+                Answer::Messages(MessagesAnswer::FailedLogins(rows))
+            }
             Question::Messages(MessagesQuestion::Watch { client_id }) => {
                 let watched = top::watched_here(&self.node, client_id).await?;
                 Answer::Messages(MessagesAnswer::Watched(watched))
@@ -155,7 +161,8 @@ impl Inspect {
             MessagesQuestion::Waiting(question) => {
                 MessagesAnswer::Waiting(queues::waiting(node, question, deadline))
             }
-            MessagesQuestion::Purge { .. }
+            MessagesQuestion::FailedLogins
+            | MessagesQuestion::Purge { .. }
             | MessagesQuestion::BusyClients { .. }
             | MessagesQuestion::BusyTopics { .. }
             | MessagesQuestion::Watch { .. } => {

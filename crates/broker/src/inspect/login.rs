@@ -7,7 +7,7 @@ use admin::cluster::NodeId;
 use admin::page::MissingReason;
 use admin::problem::{Kind, Problem};
 use admin::{LoginAttempt, LoginSession, Role, SessionQuestion};
-use guard::{Attempt, NotNow, Source};
+use guard::{Attempt, NotNow, Shown, Source};
 use tokio::time::{Instant, sleep};
 
 use super::gather;
@@ -74,11 +74,15 @@ async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Probl
         if node.guard.is_banned(ip, Some(user), "", now_ms) {
             return Err(wait("the address or the user is banned"));
         }
-        match node.guard.begin_login(source, Some(user), now_ms) {
+        let shown = Shown {
+            username: Some(user),
+            password: Some(attempt.password.as_bytes()),
+        };
+        match node.guard.begin_login(source, shown, now_ms) {
             Ok(attempt) => return Ok(attempt),
             Err(NotNow::Refused(_)) => {
                 return Err(wait(
-                    "logins from this address have failed too often: they are not checked for a while (abuse.failedLogins)",
+                    "logins of this user from this address have failed too often: they are not checked for a while (abuse.failedLogins)",
                 ));
             }
             Err(NotNow::Later) if Instant::now() >= ends => {

@@ -12,6 +12,7 @@ mod asked;
 mod bans;
 mod changes;
 mod events;
+mod failed_logins;
 mod gather;
 mod here;
 mod known;

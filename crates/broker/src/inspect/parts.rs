@@ -1,8 +1,8 @@
-//! What nodes ask each other of messages that wait or are kept.
+//! What nodes ask each other of messages that wait or are kept, and of who is busy.
 
 use admin::api::{
-    BusyClient, BusyOrder, BusyRole, BusyTopic, Message, QueueOrder, QueuePurge, QueueRow,
-    QueuedMessage, RetainedLevelRow, RetainedRow, WatchedClient,
+    BusyClient, BusyOrder, BusyRole, BusyTopic, FailedLoginsRow, Message, QueueOrder, QueuePurge,
+    QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, WatchedClient,
 };
 use serde::{Deserialize, Serialize};
 use store::{Cursor, InTopicOrder};
@@ -17,7 +17,7 @@ pub(super) struct Limit(pub(super) u16);
 #[serde(transparent)]
 pub(super) struct Sequence(pub(super) u64);
 
-/// A question about messages.
+/// A question about messages, or about clients by what they do.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum MessagesQuestion {
@@ -46,6 +46,8 @@ pub(super) enum MessagesQuestion {
     BusyTopics { by: BusyOrder, limit: Limit },
     /// What a client does that is watched.
     Watch { client_id: String },
+    /// Who fails to log in there.
+    FailedLogins,
     /// A question of a later version.
     #[serde(other)]
     Unknown,
@@ -70,6 +72,7 @@ pub(super) enum MessagesAnswer {
     Waiting(Held<WaitingPart>),
     Purged(Held<QueuePurge>),
     Busy(BusyPart),
+    FailedLogins(Vec<FailedLoginsRow>),
     /// What it has counted; `None`: the client is not here.
     Watched(Option<WatchedClient>),
     /// It does not know the question.

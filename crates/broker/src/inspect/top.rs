@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::api::{
-    BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, History, ShardName, WatchedClient,
+    BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, FailedLoginsRow, History, ShardName,
+    WatchedClient,
 };
 use admin::cluster::NodeId;
 use admin::page::MissingReason;
@@ -22,7 +23,7 @@ use super::parts::{BusyPart, Limit, MessagesAnswer, MessagesQuestion};
 use super::question::Part;
 use super::rows::Own;
 use super::state::Inspect;
-use super::{loops, messages, node};
+use super::{failed_logins, loops, messages, node};
 use crate::node::Node;
 
 /// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
@@ -194,6 +195,11 @@ impl Traffic for AskingTraffic {
     ) -> Asked<Gathered<Vec<BusyTopic>>> {
         let inspect = Arc::clone(&self.0);
         async move { Ok(topics(&inspect, by, limit, budget).await) }.boxed()
+    }
+
+    fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(failed_logins::all(&inspect, budget).await) }.boxed()
     }
 
     fn shard_history(

@@ -137,12 +137,17 @@ options! {
         live "connectionsPerAddress" => connections_per_address: Option<NonZero<u32>>;
         /// New connections of one address per second. More are closed when accepted. 0: no limit.
         live "connectionsPerSecondPerAddress" => connections_per_second_per_address: Option<NonZero<u32>>;
-        /// Failed logins of one address, or for one user name from one address, after which it must wait
-        /// before the next is looked at; the wait doubles with each further one. 0: no limit.
+        /// Failed logins for one user name at one address after which that user name must wait there before the next is
+        /// looked at; the wait doubles with each further one. What was tried before is no further one, but waits for
+        /// itself. 0: no limit.
         live "failedLogins" => failed_logins: Option<NonZero<u16>> = NonZero::new(5);
-        /// Logins of one address, and for one user name from one address, that are judged at the same time; more
-        /// wait for their turn. At first `failedLogins` of them are; each login that succeeds doubles that number
-        /// up to this limit, a login that fails takes it back. 0: no limit.
+        /// Failed logins of one address a minute, over all user names that have not logged in from there: so many of names
+        /// that have failed there before, and as many of others, of which 1,200 may fail at once. Further logins
+        /// wait for their turn. 0: no limit.
+        live "failedLoginsPerMinutePerAddress" => failed_logins_per_minute_per_address: Option<NonZero<u32>> = NonZero::new(60);
+        /// Logins of one address that are judged at the same time; more wait for their turn. For one user name there
+        /// `failedLogins` of them are at first; each login that succeeds doubles that number up to this limit, a login that
+        /// fails takes it back. 0: no limit.
         live "loginsPerAddress" => logins_per_address: Option<NonZero<u32>> = NonZero::new(256);
         /// The longest such wait.
         live "failedLoginWaitSeconds" => failed_login_wait: Duration = Duration::from_secs(60), unit Seconds, range 1..=86_400;

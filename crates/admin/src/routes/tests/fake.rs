@@ -12,10 +12,10 @@ use store_state::api::Slot;
 
 use crate::api::{
     AclAnswer, AclQuestion, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
-    ClientState, Counts, DecidedBy, DropRow, DropTotals, Gone, HolderRow, ListenerRow, Match,
-    MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops,
-    SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
-    Verdict, WatchedClient,
+    ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone, HolderRow,
+    ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow,
+    SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
+    SubscriptionRow, Verdict, WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -568,6 +568,10 @@ impl Broker for Fake {
 struct Idle;
 
 impl Traffic for Idle {
+    fn failed_logins(&self, _: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {
+        gathered(Vec::new())
+    }
+
     fn busy_clients(
         &self,
         _: BusyRole,
