@@ -95,7 +95,7 @@ fn run(arguments: &[&str], script: impl FnOnce(Peer) + Send + 'static) -> Output
     let broker: JoinHandle<()> = thread::spawn(move || {
         let (stream, _) = listener.accept().expect("a client");
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .expect("a socket");
         script(Peer {
             stream,

@@ -108,7 +108,7 @@ fn start(options: ServerOptions) -> (EventLoops<Answering>, SocketAddr) {
 fn answer(address: SocketAddr, question: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     stream.write_all(question).unwrap();
     let mut answer = Vec::new();

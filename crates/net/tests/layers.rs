@@ -14,7 +14,7 @@ use net_api::{
 use transport::ServerOptions;
 
 /// Long past everything that these tests wait for.
-const NEVER: Duration = Duration::from_secs(10);
+const NEVER: Duration = Duration::from_secs(60);
 
 const OPENING: &[u8] =
     b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

@@ -143,7 +143,7 @@ fn start_with(services: Vec<Lines>) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<L
 fn connect(address: SocketAddr) -> BufReader<TcpStream> {
     let stream = TcpStream::connect(address).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     BufReader::new(stream)
 }

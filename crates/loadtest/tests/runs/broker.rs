@@ -25,7 +25,7 @@ pub(crate) const VERSION: ProtocolVersion = ProtocolVersion::V5;
 const RECEIVE_MAXIMUM: Option<NonZeroU16> = NonZeroU16::new(10);
 
 /// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the broker does with a message.
 #[derive(Clone, Copy, Debug)]

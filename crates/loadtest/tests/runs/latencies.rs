@@ -84,7 +84,8 @@ fn a_stall_shows_also_where_the_receive_maximum_keeps_messages_back() {
     let sent = record.latencies.due_to_sent.as_ref().unwrap();
     // Ten of each of four publishers went out at once: 40 ms of the second.
     assert!(sent.max_ms >= 960.0, "{sent:?}");
-    assert!(late.mean_ms < sent.mean_ms / 2.0, "{late:?} {sent:?}");
+    // Lateness of the tool is in both, however busy the machine is.
+    assert!(late.mean_ms + 100.0 < sent.mean_ms, "{late:?} {sent:?}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
 
 #[test]
 fn a_queue_that_a_full_disk_does_not_let_be_emptied_is_not_said_to_be_empty() {
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const PATIENCE: Duration = Duration::from_secs(120);
     let Some(disk) = Disk::new() else { return };
     let node = Node::start(&disk.data(), 1);
     node.sleeper("ann", "a");
@@ -176,7 +176,7 @@ fn a_queue_behind_writes_that_wait_for_space_is_emptied_no_longer_than_asked() {
     let begun = Instant::now();
     let purged = node.purge("ann", Duration::from_millis(200));
     assert_eq!(purged, (Look::Found(Purge::Incomplete), 0));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     disk.free();
     node.stop();
 }
