@@ -65,7 +65,7 @@ function startNode(node, bootstrap, folder, { token, secret, people, users }, se
 }
 
 async function ready({ nodes, folder }) {
-  for (let tries = 0; tries < 240; tries++) {
+  for (let tries = 0; tries < 720; tries++) {
     const ended = nodes.find((node) => node.process.exitCode !== null);
     if (ended) throw new Error(`${ended.name} has ended; its log is in ${folder}`);
     const answers = await Promise.all(nodes.map((node) =>
@@ -73,7 +73,7 @@ async function ready({ nodes, folder }) {
     if (answers.every((a) => a?.state === "ok" || (a?.nodes.length === nodes.length && a.nodes.every((n) => n.ok)))) return;
     await new Promise((done) => setTimeout(done, 250));
   }
-  throw new Error(`the nodes are not ready after a minute; their logs are in ${folder}`);
+  throw new Error(`the nodes are not ready after three minutes; their logs are in ${folder}`);
 }
 
 async function stop(nodes) {

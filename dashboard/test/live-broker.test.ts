@@ -43,6 +43,7 @@ async function signIn(page: Page, name: string, secret = password(name)) {
 
 async function withContext(run: (context: BrowserContext) => Promise<void>) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  context.setDefaultTimeout(60_000);
   try {
     await run(context);
   } finally {
@@ -85,7 +86,7 @@ test("what happens to a client is seen as it happens", () => withContext(async (
 
 async function seen(page: Page) {
   // The stream begins some time after the page: clients come until one is seen.
-  const ends = Date.now() + 20_000;
+  const ends = Date.now() + 60_000;
   const rows = page.locator("main tbody tr");
   while ((await rows.count()) === 0) {
     assert.ok(Date.now() < ends, "no event came");

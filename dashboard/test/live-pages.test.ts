@@ -47,6 +47,7 @@ after(async () => {
 /** Runs with a page at this link; fails on whatever no page may do. */
 async function at(hash: string, run: (page: Page) => Promise<void>, { base = server, role = "administrator", clock = false }: { base?: any; role?: Role | null; clock?: boolean } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...(role ? { storageState: signedIn[role] } : {}) });
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const wrong: string[] = await watch(page, base.url);
   if (clock) await page.clock.install();
@@ -67,7 +68,7 @@ async function signIn(page: Page, name: string, secret = password(name)) {
 }
 
 const text = (page: Page, selector: string) => page.locator(selector).first().innerText();
-const until = (page: Page, selector: string, timeout = 10_000) => page.waitForSelector(selector, { timeout });
+const until = (page: Page, selector: string, timeout = 60_000) => page.waitForSelector(selector, { timeout });
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
   "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
@@ -117,7 +118,7 @@ for (const [name, hash, button] of [
 }
 
 test("the busiest clients and topics are named, and lead to their pages", () => at("#/top", async (page) => {
-  for (const label of ["Publishers", "Subscribers", "Topics", "Slowest deliveries"]) await until(page, `table[aria-label="${label}"] tbody tr a`, 15_000);
+  for (const label of ["Publishers", "Subscribers", "Topics", "Slowest deliveries"]) await until(page, `table[aria-label="${label}"] tbody tr a`);
   await until(page, "main >> text=/ publishes most, [0-9.,]+.s; .+ is sent most, .+; the slowest delivery took .+ms, to /");
   const first = await page.locator('table[aria-label="Publishers"] tbody tr a').first().getAttribute("data-copy");
   await page.click("button >> text=bytes");
@@ -238,17 +239,17 @@ test("what fails is said, the page stays, and goes on", () => at("", async (page
   assert.match(await text(page, "main .notice.bad"), /The node could not answer.*Try another node/);
   assert.equal(await page.locator("main tbody tr").count(), 3);
   server.state.inject = null;
-  await page.waitForSelector("main .notice.bad", { state: "detached", timeout: 15_000 });
+  await page.waitForSelector("main .notice.bad", { state: "detached", timeout: 60_000 });
 }));
 
 test("a node that does not answer is named, and its return is seen", () => at("#/clients", async (page) => {
   await until(page, "main tbody a");
   cluster.nodes[2].process.kill("SIGSTOP");
   try {
-    await until(page, "main .notice.warn", 15_000);
+    await until(page, "main .notice.warn");
     assert.match(await text(page, "main .notice.warn"), /mq-3/);
     await page.goto(server.url + "#/overview");
-    await until(page, "main .notice.warn", 15_000);
+    await until(page, "main .notice.warn");
     assert.match(await text(page, ".figures"), /≥/);
   } finally {
     cluster.nodes[2].process.kill("SIGCONT");
@@ -367,11 +368,11 @@ test("a drain is marked in the charts, also for whoever comes afterwards", async
   await at("#/nodes", async (page) => {
     await page.click("main tbody tr:has-text('mq-3') button >> text=Drain…");
     await page.click("dialog button.primary");
-    await page.click("button >> text=End drain", { timeout: 15_000 });
-    await page.waitForFunction(() => !document.querySelector<HTMLElement>("main table")!.innerText.includes("draining"), undefined, { timeout: 15_000 });
+    await page.click("button >> text=End drain", { timeout: 60_000 });
+    await page.waitForFunction(() => !document.querySelector<HTMLElement>("main table")!.innerText.includes("draining"), undefined, { timeout: 60_000 });
   });
   await at("#/", async (page) => {
-    await page.waitForFunction(() => /mq-3 draining.*mq-3 up/.test(document.querySelector(".plot")!.getAttribute("aria-label")!), undefined, { timeout: 30_000 });
+    await page.waitForFunction(() => /mq-3 draining.*mq-3 up/.test(document.querySelector(".plot")!.getAttribute("aria-label")!), undefined, { timeout: 60_000 });
     for (const label of await labels(page)) assert.equal(label.match(/mq-3 draining/g)?.length, 1, label);
     await page.locator("figure.chart", { hasText: "Acknowledged after" }).locator("button >> text=table").click();
     assert.match(await text(page, "dialog thead"), /p50\s+p99\s+longest\s+mq-1 p99\s+mq-2 p99\s+mq-3 p99\s+Meanwhile/);
@@ -381,7 +382,7 @@ test("a drain is marked in the charts, also for whoever comes afterwards", async
 
 test("the overview keeps no stream of events", () => at("#/", async (page) => {
   const streams = () => server.state.asked.filter((one: any) => one.path === "events");
-  const ends = Date.now() + 30_000;
+  const ends = Date.now() + 60_000;
   const before = streams().length;
   while (streams().length < before + 2 || streams().some((one: any) => one.open)) {
     assert.ok(Date.now() < ends, "a stream stays open, or none is asked for");
@@ -399,7 +400,7 @@ test("charts of times may be logarithmic", () => at("#/", async (page) => {
   await log.click();
   assert.equal(await log.getAttribute("aria-pressed"), "true");
   assert.equal(await page.locator("button[aria-pressed=true] >> text=log").count(), 1);
-  await page.waitForFunction(() => / (ms|s)$/.test([...document.querySelectorAll('figure.chart')].find((one) => one.innerText.includes('Acknowledged')).querySelector('.key-value').innerText), undefined, { timeout: 30_000 });
+  await page.waitForFunction(() => / (ms|s)$/.test([...document.querySelectorAll('figure.chart')].find((one) => one.innerText.includes('Acknowledged')).querySelector('.key-value').innerText), undefined, { timeout: 60_000 });
 }));
 
 test("an eviction says what it would cost before it can be done", () => at("#/nodes", async (page) => {
@@ -414,8 +415,8 @@ test("a node is drained, and the drain ended", () => at("#/nodes", async (page) 
   await page.click("button >> text=Drain >> nth=2");
   await until(page, "dialog .fact");
   await page.click("dialog button.primary");
-  await page.click("button >> text=End drain", { timeout: 15_000 });
-  await page.waitForFunction(() => !document.querySelector('main table').innerText.includes('draining'), undefined, { timeout: 15_000 });
+  await page.click("button >> text=End drain", { timeout: 60_000 });
+  await page.waitForFunction(() => !document.querySelector('main table').innerText.includes('draining'), undefined, { timeout: 60_000 });
 }));
 
 interface ShardLed { store: string; shard: number; leader: string | null; leader_name: string; term: string; first_slot: number; last_slot: number; voters: { node: string; node_name: string }[] }
@@ -452,7 +453,7 @@ test("a shard is split, and the new one is seen", async () => {
     await page.fill("dialog input", String(slot));
     assert.match(await text(page, "dialog dl"), new RegExp(`Keeps\\s+${old.first_slot}–${slot - 1}\\s+New shard\\s+inbox ${slot} with ${slot}–${old.last_slot}`));
     await deed.click();
-    await until(page, `main [role=status] >> text=inbox 0 was split: inbox ${slot} has the slots from ${slot} to ${old.last_slot}`, 20_000);
+    await until(page, `main [role=status] >> text=inbox 0 was split: inbox ${slot} has the slots from ${slot} to ${old.last_slot}`);
     await until(page, `main [role=status] >> text=The inbox store has ${inboxes + 1} shards.`);
     assert.match(await shardRow(page, `inbox ${slot}`).innerText(), new RegExp(`${slot}–${old.last_slot}\\s+mq-\\d`));
     assert.match(await shardRow(page, "inbox 0").innerText(), new RegExp(`${old.first_slot}–${slot - 1}\\s`));
@@ -495,7 +496,7 @@ test("another node leads a shard, by keyboard, and its row shows it, as does its
     await page.keyboard.press("Enter");
     await page.waitForSelector("dialog[open]", { state: "detached" });
     assert.equal(await page.evaluate("document.activeElement.innerText"), "Lead elsewhere…", "the focus is where it was");
-    await until(page, `main [role=status] >> text=${voter.node_name} leads ${name}.`, 20_000);
+    await until(page, `main [role=status] >> text=${voter.node_name} leads ${name}.`);
     assert.equal(await shardRow(page, name).locator("td").nth(1).innerText(), voter.node_name);
     assert.deepEqual(await found(page), []);
     // It counts the same if others are asked.
@@ -546,7 +547,7 @@ test("a ban is made and lifted", () => at("#/bans", async (page) => {
 test("live events come", () => at("", async (page) => {
   const id = "comes-and-goes";
   await page.goto(server.url + link("client", { id, tab: "events" }));
-  const ends = Date.now() + 20_000;
+  const ends = Date.now() + 60_000;
   (await new Client(cluster.nodes[1].mqtt, id, { session: 600 }).open()).close();
   await page.reload();
   while ((await page.locator("main tbody tr").count()) === 0) {
@@ -600,6 +601,7 @@ test("a client of MQTT connects, subscribes, publishes, and shows what comes as 
 test("a client of MQTT says what it knows of a connection that fails", async () => {
   // The browser writes an error of its own, which no other page may have.
   const context = await browser.newContext({ storageState: signedIn.viewer });
+  context.setDefaultTimeout(60_000);
   try {
     const page = await context.newPage();
     await page.goto(`${server.url}try.html`);
@@ -620,7 +622,7 @@ test("a client of MQTT says what it knows of a connection that fails", async () 
 test("a tab that is hidden has no stream, and asks for nothing", () => at(link("client", { id: "telemetry-hub", tab: "events" }), async (page) => {
   const streams = (since: number) => server.state.asked.filter((one: any) => one.path === "events" && one.open && one.at >= since);
   const asks = (path: string, since: number) => server.state.asked.filter((one: any) => one.path === path && one.at >= since).length;
-  const ends = Date.now() + 30_000;
+  const ends = Date.now() + 60_000;
   const eventually = async (what: string, is: () => boolean) => {
     while (!is()) {
       assert.ok(Date.now() < ends, what);
