@@ -141,11 +141,11 @@ func v3Features(address string) (all []feature) {
 		})
 
 		add("keep-alive by PINGREQ", func(t *test) {
-			c := connect3(t, address, "", version, func(o *mqtt.ClientOptions) { o.SetKeepAlive(time.Second) })
+			c := connect3(t, address, "", version, func(o *mqtt.ClientOptions) { o.SetKeepAlive(5 * time.Second) })
 			select {
 			case err := <-c.lost:
 				panic(err)
-			case <-time.After(2500 * time.Millisecond):
+			case <-time.After(9 * time.Second):
 			}
 		})
 
