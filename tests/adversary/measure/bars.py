@@ -162,7 +162,8 @@ class Cost:
         cause, found = self.cause, {}
         if self.cpu > cause.cpu() * room.cpu:
             found["cpu"] = f"{self.cpu:.2f} s of CPU, {cause.cpu():.2f} s allowed"
-        if self.pause > self.control_pause + (PAUSE_S if cause.nodes == 1 else PAUSE_OF_NODES_S) * room.pause:
+        # Beside the control a bystander has waited for the same processor.
+        if self.pause > (self.control_pause + (PAUSE_S if cause.nodes == 1 else PAUSE_OF_NODES_S)) * room.pause:
             waits = f"{self.pause * 1e3:.0f} ms, {self.control_pause * 1e3:.0f} ms beside the control"
             found["pause"] = f"a bystander waited {waits}"
         for name in ("memory", "log", "folder"):

@@ -112,16 +112,16 @@ def main(host, port, tag, durable):
         pass
     waiters, selector, closed = [], selectors.DefaultSelector(), 0
     for number in range(PINGERS):
-        client = raw.Raw(port, host=host, timeout=30)
+        client = raw.Raw(port, host=host, timeout=120)
         client.connect(f"{tag}-bystander-{number * 7919}")
         waiters.append(Waiter(client, "ping", raw.PING, b"\xd0\x00"))
     if durable:
         topic = f"{tag}-bystander/topic"
-        subscriber = raw.Raw(port, host=host, timeout=30)
+        subscriber = raw.Raw(port, host=host, timeout=120)
         subscriber.connect(f"{tag}-bystander-s", props={"session_expiry": 600})
         subscriber.subscribe(topic, qos=1)
         selector.register(subscriber.socket, selectors.EVENT_READ, Acknowledger(subscriber))
-        publisher = raw.Raw(port, host=host, timeout=30)
+        publisher = raw.Raw(port, host=host, timeout=120)
         publisher.connect(f"{tag}-bystander-p")
         waiters.append(Waiter(publisher, "publish", raw.publish(topic, b"x" * 32, qos=1, pid=1), b"\x40\x02\x00\x01"))
     for waiter in waiters:
