@@ -11,7 +11,7 @@ from harness import raw
 from harness.broker import Broker, run
 from harness.paho import Paho
 from harness.raw import PUBACK, PUBCOMP, PUBREC, PUBREL
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 DENIED = 0x87
 FAILURE = 0x80  # SUBACK of 3.1.1
@@ -572,10 +572,10 @@ def test_paho(with_rules, name, version):
 def test_mosquitto_clients(with_rules, name):
     with with_rules(f"deny client {name} publish,subscribe {name}/no\n") as broker:
         common = ["-p", str(broker.port), "-i", name, "-V", "5", "-t", f"{name}/no"]
-        sub = subprocess.run(["mosquitto_sub", *common, "-W", "20"], capture_output=True, text=True, timeout=30)
+        sub = subprocess.run(["mosquitto_sub", *common, "-W", "60"], capture_output=True, text=True, timeout=2 * DEADLINE_S)
         assert "denied" in sub.stderr
         pub = ["mosquitto_pub", *common, "-q", "1", "-m", "x"]
-        assert "Not authorized" in subprocess.run(pub, capture_output=True, text=True, timeout=30).stderr
+        assert "Not authorized" in subprocess.run(pub, capture_output=True, text=True, timeout=DEADLINE_S).stderr
 
 
 # ---- the command -------------------------------------------------------------------------------

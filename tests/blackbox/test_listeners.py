@@ -88,14 +88,14 @@ def test_mosquitto_pub_over_tls(tmp_path, name):
             command = ["mosquitto_pub", "-h", "localhost", "-p", str(listeners.port_of("mqtt-tls"))]
             message = ["-t", name, "-m", "hello", "-q", "1"]
             done = subprocess.run(
-                [*command, "--cafile", listeners.ca.path, *message], capture_output=True, text=True, timeout=15
+                [*command, "--cafile", listeners.ca.path, *message], capture_output=True, text=True, timeout=DEADLINE_S
             )
             assert done.returncode == 0, done
             client.message(payload=b"hello")
             # Another authority: the client does not trust this broker, and says so by an alert.
             stranger = Authority(tmp_path, "stranger")
             done = subprocess.run(
-                [*command, "--cafile", stranger.path, *message], capture_output=True, text=True, timeout=15
+                [*command, "--cafile", stranger.path, *message], capture_output=True, text=True, timeout=DEADLINE_S
             )
             assert done.returncode != 0
             until(lambda: failed(listeners, "tls", "tls") == 1)
@@ -135,7 +135,7 @@ def s_client(port, *args) -> subprocess.CompletedProcess:
         input="",
         capture_output=True,
         text=True,
-        timeout=15,
+        timeout=DEADLINE_S,
     )
 
 

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from harness.listeners import Listeners
+from harness.wait import DEADLINE_S
 
 HERE = pathlib.Path(__file__).parent
 
@@ -20,7 +21,7 @@ def outcome(url, *arguments) -> dict:
         ["node", HERE / "clients" / "mqttjs.mjs", url, *arguments],
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=4 * DEADLINE_S,
         cwd=HERE,
     )
     assert done.returncode == 0, done.stderr

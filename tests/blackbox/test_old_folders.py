@@ -93,7 +93,7 @@ def expect_all(data):
         reader.send(raw.ack(PUBACK, again[0].pid))
 
         witness = broker.client("witness", clean=False, props=FOREVER, session_present=True)
-        witness.message(topic="last/words", payload="gone", timeout=20)
+        witness.message(topic="last/words", payload="gone")
 
         clean = broker.client()
         clean.subscribe("kept/#", qos=1)

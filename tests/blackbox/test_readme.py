@@ -15,11 +15,11 @@ import subprocess
 import pytest
 
 from harness.broker import BINARY, environment
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 APART = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--net")
-SETTLE_S = 30
+SETTLE_S = DEADLINE_S
 
 
 def may_be_apart() -> bool:
@@ -102,7 +102,7 @@ class Terminal:
     def close(self):
         # Its process tree ends with it.
         self.shell.kill()
-        self.shell.wait(10)
+        self.shell.wait(DEADLINE_S)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from harness.broker import BINARY, environment
+from harness.wait import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -74,7 +75,7 @@ class Checkout:
             env={**inherited, "PATH": f"{self.programs}:{os.environ['PATH']}", **env},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=2 * DEADLINE_S,
         )
 
     def runs(self, *args, **env) -> str:

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from harness.broker import environment
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -97,7 +97,7 @@ class Checkout:
 
     def soak(self, *args, **more):
         process = self.start(*args, **more)
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=2 * DEADLINE_S)
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
     @property
@@ -274,7 +274,7 @@ def test_a_signal_ends_the_round_and_gives_the_summary(checkout, tmp_path, numbe
     process = checkout.start(60, "seeds", "crash", script=driver(checkout, "Seeds.round_s = 0.1"))
     until(pid.exists)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=50)
+    out, _ = process.communicate(timeout=2 * DEADLINE_S)
     assert process.returncode == 0, out
     assert re.search(r"^seeds +1 +1 +0 +0", out, re.MULTILINE) and re.search(r"^crash +0", out, re.MULTILINE), out
     assert not pathlib.Path(f"/proc/{pid.read_text().strip()}").exists()
@@ -284,7 +284,7 @@ def test_a_round_without_an_end_is_an_error(checkout, tmp_path):
     pid = tmp_path / "pid"
     program(checkout.crash, HANGS.format(pid=pid))
     process = checkout.start(SHORT, "crash", "chaos", script=driver(checkout, "Crash.margin_s = 0"))
-    out, _ = process.communicate(timeout=50)
+    out, _ = process.communicate(timeout=2 * DEADLINE_S)
     assert process.returncode == 0, out
     assert [row["verdict"] for row in checkout.rows] == ["error", "kept"] and "no end within" in checkout.rows[0]["what"]
     assert not pathlib.Path(f"/proc/{pid.read_text().strip()}").exists()
@@ -338,7 +338,7 @@ def test_a_patch_that_does_not_apply_does_not_end_the_mutations(checkout):
     program(programs / "cargo", TEST_FAILS.format(message=message))
     path = {"PATH": f"{programs}:{os.environ['PATH']}"}
 
-    ran = subprocess.run([folder / "run"], env=checkout.environment(**path), capture_output=True, text=True, timeout=50)
+    ran = subprocess.run([folder / "run"], env=checkout.environment(**path), capture_output=True, text=True, timeout=2 * DEADLINE_S)
     assert ran.returncode == 0, ran
     results = {line.split(";")[0]: line.split(";")[2:] for line in (folder / "results.csv").read_text().splitlines()}
     assert results == {

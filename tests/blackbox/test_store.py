@@ -197,19 +197,19 @@ def test_a_message_for_very_many_sessions_that_are_away_survives_a_crash(tmp_pat
                 yield crowd, peers
                 for peer in peers:
                     peer.disconnect()
-                crowd.run(lambda: not crowd.peers, 30, "the ends of the connections")
+                crowd.run(lambda: not crowd.peers, what="the ends of the connections")
 
     with Broker({"inbox_store_initial_shards": 1}, data_dir=folder) as broker:
         for crowd, peers in batches(broker.port):
             asked = [(peer, peer.subscribe("news", qos=1)) for peer in peers]
-            crowd.run(lambda: all(pid in peer.answered for peer, pid in asked), 30, "the SUBACKs")
+            crowd.run(lambda: all(pid in peer.answered for peer, pid in asked), what="the SUBACKs")
         with broker.client("publisher") as publisher:
             publisher.published("news", "1", qos=2)
             publisher.published("news", "2", qos=1)
         broker.kill()
     with Broker(data_dir=folder) as broker:
         for crowd, peers in batches(broker.port):
-            crowd.run(lambda: all(len(peer.session.seen) >= 2 for peer in peers), 30, "both messages")
+            crowd.run(lambda: all(len(peer.session.seen) >= 2 for peer in peers), what="both messages")
             seen = [[payload for _, payload, _, _ in peer.session.seen] for peer in peers]
             assert seen == [[b"1", b"2"]] * at_once
         assert broker.stop() == 0

@@ -17,7 +17,7 @@ from harness import raw
 from harness.broker import Broker
 from harness.crowd import Crowd, Peer, Publisher, Session, Sink
 from harness.raw import CONNACK, DISCONNECT, Closed, Raw
-from harness.wait import Stopwatch, elapse, until
+from harness.wait import DEADLINE_S, Stopwatch, elapse, until
 
 # Minutes of load: `scripts/test --all` and `scripts/soak` have them.
 pytestmark = pytest.mark.full
@@ -60,7 +60,7 @@ def gauges(broker, *names) -> dict:
     return values
 
 
-def settled(broker, timeout=10, **expected):
+def settled(broker, timeout=DEADLINE_S, **expected):
     """Waits until the gauges say this, and nothing else is left over."""
     wanted = {**NOTHING, **expected}
     until(lambda: gauges(broker, *wanted) == wanted, timeout, lambda: f"{wanted}, but {gauges(broker, *wanted)}")
@@ -78,13 +78,13 @@ def in_order(numbers) -> bool:
 
 
 def all_connected(crowd, peers):
-    crowd.run(lambda: all(p.connack for p in peers), 10, "CONNACKs")
+    crowd.run(lambda: all(p.connack for p in peers), what="CONNACKs")
     assert all(p.connack.reason == 0 for p in peers)
 
 
 def all_answered(crowd, waiting):
     """`waiting`: (peer, packet identifier) pairs of SUBSCRIBE and UNSUBSCRIBE."""
-    crowd.run(lambda: all(pid in p.answered for p, pid in waiting), 10, "SUBACKs")
+    crowd.run(lambda: all(pid in p.answered for p, pid in waiting), what="SUBACKs")
 
 
 def in_threads(*works):
@@ -101,7 +101,7 @@ def in_threads(*works):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(45)
+        thread.join(2 * DEADLINE_S)
     assert not any(thread.is_alive() for thread in threads), "a client is stuck"
     if failures:
         raise failures[0]
@@ -144,7 +144,7 @@ def test_takeover_storm(name, rng):
                 for _ in range(each):
                     client_id = f"{name}{own.randrange(ids)}"
                     version, clean = own.choice((4, 5, 5)), own.random() < 0.5
-                    client = broker.raw(version, timeout=10)
+                    client = broker.raw(version)
                     props = {"session_expiry": own.choice((0, 60))} if version == 5 else None
                     client.send(raw.connect(client_id, version=version, clean=clean, props=props))
                     # Whoever is taken over has had its CONNACK.
@@ -189,7 +189,7 @@ def test_takeover_storm(name, rng):
 
 def visit(broker, name, own):
     """One client comes, does something and is gone, in one of many ways."""
-    client = broker.raw(own.choice((4, 5)), timeout=10)
+    client = broker.raw(own.choice((4, 5)))
     version = client.version
     whole = raw.connect(f"{name}{own.randrange(200)}", version=version, keep_alive=60)
     way = own.random()
@@ -525,7 +525,7 @@ def test_flapping_sessions(name, rng):
 
         for peer in peers:
             peer.connack.session_present = True  # the first connection had nothing to resume
-        crowd.run(lambda: all(p.idle() for p in publishers), 45, "PUBACKs", each_turn)
+        crowd.run(lambda: all(p.idle() for p in publishers), 2 * DEADLINE_S, "PUBACKs", each_turn)
         for number, session in enumerate(sessions):
             peers[number].close()
             peers[number] = Peer(crowd, session.client_id, session=session, clean=False, props=expiry)
@@ -608,7 +608,7 @@ def test_shared_group_with_changing_members(name, rng):
         def received():
             return {message[1] for session in sessions for message in session.seen}
 
-        crowd.run(lambda: all(p.idle() for p in publishers), 45, "PUBACKs", each_turn)
+        crowd.run(lambda: all(p.idle() for p in publishers), 2 * DEADLINE_S, "PUBACKs", each_turn)
         for member in passing:
             member.close()
         acked = {payload for p in publishers for payload in p.acked}
@@ -680,7 +680,7 @@ def test_retained_under_concurrency(name, rng):
                     visitor.close()
                     visitors.remove(visitor)
 
-        crowd.run(lambda: all(p.idle() for p in publishers), 45, "PUBACKs", each_turn)
+        crowd.run(lambda: all(p.idle() for p in publishers), 2 * DEADLINE_S, "PUBACKs", each_turn)
         for session in watchers:
             newest: dict = {}
             for topic, payload, *_ in session.seen:
@@ -693,7 +693,7 @@ def test_retained_under_concurrency(name, rng):
         for peer in fresh:
             peer.subscribe(f"{name}/#", qos=1)
         kept = int(gauges(broker, "retained_messages")["retained_messages"])
-        crowd.run(lambda: all(len(f.session.seen) >= kept for f in fresh), 10, "the retained messages")
+        crowd.run(lambda: all(len(f.session.seen) >= kept for f in fresh), what="the retained messages")
         views = [{topic: payload for topic, payload, *_ in f.session.seen} for f in fresh]
         assert all(len(f.session.seen) == kept for f in fresh) and views[0] == views[1] == views[2]
         own = {topic: payload for topic, payload in views[0].items() if "/all/" not in topic}

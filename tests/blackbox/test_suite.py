@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from harness import suite
+from harness.wait import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKED = """
@@ -45,7 +46,7 @@ def folder(tmp_path):
 def run(command, folder, **variables):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERALD_", "PYTEST_"))}
     variables = {**kept, "PYTHONPATH": str(ROOT / "tests/blackbox"), **variables}
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=2 * DEADLINE_S)
 
 
 def passed(folder, ini, **variables) -> list[str]:

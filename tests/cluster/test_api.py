@@ -9,7 +9,7 @@ from staged.cluster import HTTP, Cluster
 
 from harness.events import Stream
 from harness.people import Browser, add_user
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def ask(node, path, method="GET", body=None) -> tuple[int, dict]:
     url = f"http://{node.place.address}:{HTTP}{path}"
     made = urllib.request.Request(url, data=data, headers=headers, method=method)
     try:
-        with urllib.request.urlopen(made, timeout=20) as answer:
+        with urllib.request.urlopen(made, timeout=DEADLINE_S) as answer:
             return answer.status, json.loads(answer.read() or "null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -238,7 +238,7 @@ def test_a_walk_over_a_split_and_a_restart_sees_each_session_once(cluster, name)
             # While a shard has no leader, an answer says so; the cursor stays good.
             return found if status == 200 and found["partial"] == [] else None
 
-        found = until(page, timeout=40, what="a whole page")
+        found = until(page, what="a whole page")
         seen += [row["client_id"] for row in found["items"]]
         if found["next"] is None:
             break

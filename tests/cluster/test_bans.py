@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from harness import raw
 from harness.raw import CONNACK
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 from staged.cluster import HTTP, SETTLE_S, Cluster
 
 BANNED, ADMINISTRATIVE_ACTION = 0x8A, 0x98
@@ -19,7 +19,7 @@ def request(node, method, path, body=None):
     data = json.dumps(body).encode() if body is not None else None
     url = f"http://{node.place.address}:{HTTP}{path}"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=DEADLINE_S) as answer:
             text = answer.read().decode()
             return answer.status, json.loads(text) if text else None
     except urllib.error.HTTPError as error:

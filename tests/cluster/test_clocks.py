@@ -46,7 +46,7 @@ def lead(node, store):
 
     if not leads():
         node.command("transfer-leader", store, "0", node.id)
-    until(leads, 20, "the leader")
+    until(leads, what="the leader")
 
 
 def test_a_message_for_a_connected_session(way, name):
@@ -94,7 +94,7 @@ def test_a_session_and_a_will_outlive_a_change_of_the_leader(wrong, leader, name
     gone(5, 5)
     lead(leader, "session")
     # The one that is due comes, and when it has, the other one is not due.
-    assert witness.message(timeout=20).topic == f"{name}/5"
+    assert witness.message().topic == f"{name}/5"
     with leader.client(f"{name}60", clean=False, session_present=True):
         witness.publish(f"{name}/end", b"end")
         assert witness.until(b"end") == []
@@ -108,7 +108,7 @@ def test_a_wrong_clock_is_told(wrong):
         return {n["node"]: n.get("clock_offset_ms") for n in asked.status()["nodes"]}
 
     for asked in wrong:
-        until(lambda: None not in offsets(asked).values(), 20, lambda: offsets(asked))
+        until(lambda: None not in offsets(asked).values(), what=lambda: offsets(asked))
         found = {name: round(ms / 1000) for name, ms in offsets(asked).items()}
         assert abs(found.pop(node.id)) == WRONG_S
         assert set(found.values()) == {0}

@@ -11,7 +11,7 @@ import pytest
 from harness import raw
 from harness.bench import Started
 from harness.raw import CONNACK, DISCONNECT, PUBACK
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 from staged.cluster import MQTT, Cluster
 from staged.load import Load
 
@@ -119,9 +119,9 @@ def test_the_load_test_misses_nothing_when_a_node_dies_for_good(cluster, tmp_pat
         def connections():
             return sum(node["connections"] for node in cluster.nodes[0].status()["nodes"])
 
-        until(lambda: connections() == 60, 20, "all clients")
+        until(lambda: connections() == 60, what="all clients")
         victim.kill()
-        ended = bench.end(timeout=90)
+        ended = bench.end(timeout=3 * DEADLINE_S)
     assert ended.returncode == 0, ended.stderr
     counts = json.loads(record.read_text())["counts"]
     assert counts["acknowledged"] == counts["sent"] > 0
@@ -184,11 +184,11 @@ def test_a_will_waits_for_the_shard_of_its_readers(name):
             return sum(node.broker.metric("heraldmq_store_requests_pending", store="inbox") for node in cluster.running())
 
         # All that can be refused has been.
-        until(lambda: owed() == 1, 20, "the will to be all that waits")
+        until(lambda: owed() == 1, what="the will to be all that waits")
         keeper.start()
         cluster.settled()
         with other.client(f"{name}s", clean=False, props=durable, session_present=True) as reader:
-            assert reader.message(timeout=10).payload == b"gone"
+            assert reader.message().payload == b"gone"
 
 
 def test_what_a_session_leaves_to_its_group_outlives_the_node_that_keeps_it(cluster, name):
@@ -200,12 +200,12 @@ def test_what_a_session_leaves_to_its_group_outlives_the_node_that_keeps_it(clus
     heir = home.client(f"{name}h")
     heir.subscribe(group, qos=1)
     home.pause()
-    until(lambda: keeper.broker.metric("heraldmq_peers_unknown") == 1, 20, "a group without known members")
+    until(lambda: keeper.broker.metric("heraldmq_peers_unknown") == 1, what="a group without known members")
     # Its session ends before CONNACK; and there is nobody to take what it leaves.
     witness.client(f"{name}d").close()
     keeper.kill()
     home.resume()
-    assert heir.message(timeout=20).payload == b"left"
+    assert heir.message().payload == b"left"
 
 
 # ---- without a majority ------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def knocks(node, client_id):
         return node.broker.metric("heraldmq_received_bytes_total")
 
     before = heard()
-    client = raw.Raw(node.mqtt[1], host=node.mqtt[0], timeout=20)
+    client = raw.Raw(node.mqtt[1], host=node.mqtt[0], timeout=DEADLINE_S)
     client.send(connect)
-    until(lambda: heard() >= before + len(connect), 10, "the CONNECT to be read")
+    until(lambda: heard() >= before + len(connect), what="the CONNECT to be read")
     return client
 
 
@@ -257,7 +257,7 @@ def test_the_last_of_connects_that_are_given_up_has_the_session(cluster, name, e
     leader.resume()
     clients = {client_id: is_let_in(last, client_id, client) for client_id, client in clients.items()}
     expected = 0 if elsewhere else len(clients)
-    until(lambda: node.broker.metric("heraldmq_connections_open") == expected, 30, "the others to be closed")
+    until(lambda: node.broker.metric("heraldmq_connections_open") == expected, what="the others to be closed")
     for client in clients.values():
         client.ping()
         client.disconnect()
@@ -275,13 +275,13 @@ def test_clean_clients_of_a_cut_off_node_are_served(cluster, name):
             before.published(name, qos=1)
             return victim.broker.find(CUT_OFF)
 
-        until(knows, 30, "the node to know that it is cut off")
+        until(knows, what="the node to know that it is cut off")
         before.published(name, qos=1)
     exchange(victim, name)
     # The identifier is owned on both sides, and by the later connection after that.
     earlier, later = victim.client(name), other.client(name)
     cluster.network.heal()
-    earlier.timeout = 20
+    earlier.timeout = DEADLINE_S
     earlier.expect(DISCONNECT, reason=0x8E)
     earlier.expect_closed()
     later.ping()
@@ -320,10 +320,10 @@ def test_clean_clients_of_a_node_that_is_started_alone_are_served(cluster, name)
         sender.published(f"{name}/shared", b"one", qos=1)
         assert member.message().payload == b"one"
     # What has to be kept is not.
-    with raw.Raw(node.mqtt[1], host=node.mqtt[0], timeout=20) as client:
+    with raw.Raw(node.mqtt[1], host=node.mqtt[0], timeout=DEADLINE_S) as client:
         client.connect(f"{name}d", reason=0x88, **durable)
     with node.client(f"{name}r") as retaining:
-        assert retaining.answer(PUBACK, retaining.publish(name, b"kept", qos=1, retain=True), timeout=20).reason >= 0x80
+        assert retaining.answer(PUBACK, retaining.publish(name, b"kept", qos=1, retain=True)).reason >= 0x80
     for other in others:
         other.start(ready=False)
     cluster.settled()
@@ -340,6 +340,6 @@ def test_a_will_that_no_majority_could_record_is_published_all_the_same(cluster,
         node.kill()
     with left.client(f"{name}s") as reader:
         reader.subscribe(name, qos=1)
-        until(lambda: left.broker.find(CUT_OFF), 20, "the node to be cut off")
+        until(lambda: left.broker.find(CUT_OFF), what="the node to be cut off")
         left.client(f"{name}w", will=dict(topic=name, payload=b"gone", qos=1)).reset()
-        assert reader.message(timeout=20).payload == b"gone"
+        assert reader.message().payload == b"gone"

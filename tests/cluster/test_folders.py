@@ -10,13 +10,13 @@ import shutil
 
 import pytest
 from harness.broker import run
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 from staged.cluster import STORES, Cluster
 from staged.disks import may_mount
 
 DURABLE = {"session_expiry": 3600}
 OLD_FOLDER = 3
-END_S = 30
+END_S = DEADLINE_S
 SENT = 20
 
 
@@ -56,7 +56,7 @@ def send(node, topic, begin, count=SENT):
 
 def assert_all_there(node, name, count):
     with node.client(name, clean=False, props=DURABLE, session_present=True) as client:
-        got = [int(message.payload) for message in client.take(count, timeout=20)]
+        got = [int(message.payload) for message in client.take(count)]
     assert sorted(set(got)) == list(range(count))
 
 
@@ -70,7 +70,7 @@ def assert_refused(node, others):
     assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
     assert says(node, "old copy", "Empty the folder", "evict"), node.broker.log_text
     # Members say it once a minute.
-    until(lambda: any(says(other, "refused", "old copy") for other in others), 20, "a member's words")
+    until(lambda: any(says(other, "refused", "old copy") for other in others), what="a member's words")
 
 
 def stamps(data_dir) -> bytes:
@@ -153,7 +153,7 @@ def test_a_member_that_was_down_is_told(cluster, name, receiver):
     absent.start(ready=False)
     cluster.settled()
     mark = newest_mark(node.data_dir)
-    until(lambda: mark in stamps(absent.data_dir), 20, "what it is told")
+    until(lambda: mark in stamps(absent.data_dir), what="what it is told")
     third.kill()
     copy.put_back()
     assert_refused(node, [absent])
@@ -180,9 +180,9 @@ def test_a_copy_that_is_started_alone_waits_and_is_refused_by_who_comes(cluster,
     for other in others:
         other.kill()
     node.start(ready=False)
-    until(lambda: says(node, "takes no part in shards"), 20, "what it waits for")
+    until(lambda: says(node, "takes no part in shards"), what="what it waits for")
     # Clean sessions are served meanwhile.
-    until(lambda: node.broker.find("ready"), 20, "its readiness")
+    until(lambda: node.broker.find("ready"), what="its readiness")
     with node.client() as client:
         client.subscribe(name)
         client.publish(name, b"here")
@@ -203,8 +203,8 @@ def test_a_copy_that_decides_alone_leads_nothing(name):
         copied(cluster, node, name)
         other.kill()
         node.start(ready=False)
-        until(lambda: says(node, "takes no part in shards"), 20, "what it waits for")
-        until(lambda: node.broker.find("ready"), 20, "its readiness")
+        until(lambda: says(node, "takes no part in shards"), what="what it waits for")
+        until(lambda: node.broker.find("ready"), what="its readiness")
         assert identifier not in {s.get("leader") for s in node.status()["shards"]}
         other.start(ready=False)
         assert node.broker.wait(END_S) == OLD_FOLDER, node.broker.log_text
@@ -254,7 +254,7 @@ def test_a_wiped_node_joins_again(cluster, name, receiver):
 
     new = node.id
     assert new != old
-    until(lambda: all(new in some and old not in some for some in voters()), 40, voters)
+    until(lambda: all(new in some and old not in some for some in voters()), what=voters)
     assert_all_there(node, name, SENT)
 
 
@@ -280,9 +280,9 @@ def test_a_node_whose_disk_was_full_is_not_refused():
     with Cluster(3, disks=True) as cluster:
         *others, node = cluster.nodes
         node.own_disk.fill()
-        until(lambda: says(node, "cluster.stamps", "No space left"), 30, "a stamp that has no space")
+        until(lambda: says(node, "cluster.stamps", "No space left"), what="a stamp that has no space")
         cluster.cut_off(node)
-        until(lambda: node.id in down(others[0]), 20, "a node that is down")
+        until(lambda: node.id in down(others[0]), what="a node that is down")
         cluster.network.heal()
         # The new connections have shown the others its folder.
         cluster.settled()
@@ -357,7 +357,7 @@ def test_a_restored_node_that_has_more_than_the_others_does_not_follow_them(clus
     cluster.settled()
     send(oldest, name, 1000)
     accepted(newest, ready=False)
-    until(lambda: says(newest, "copies of different times"), 30, "a replica that cannot follow")
+    until(lambda: says(newest, "copies of different times"), what="a replica that cannot follow")
     send(middle, name, 1000 + SENT)
     old = newest.id
     newest.stop()
@@ -366,7 +366,7 @@ def test_a_restored_node_that_has_more_than_the_others_does_not_follow_them(clus
     oldest.command("evict", old)
     cluster.settled()
     with newest.client(name, clean=False, props=DURABLE, session_present=True) as client:
-        got = {int(message.payload) for message in client.until(str(1000 + 2 * SENT - 1).encode(), timeout=20)}
+        got = {int(message.payload) for message in client.until(str(1000 + 2 * SENT - 1).encode())}
     assert set(range(1000, 1000 + 2 * SENT - 1)) <= got
 
 
@@ -385,17 +385,17 @@ def test_the_last_of_two_nodes_goes_on_by_a_word():
         gone.kill()
         node.kill()
         node.start(ready=False)
-        until(lambda: says(node, "takes no part in shards", "--accept-folder"), 20, "what it waits for")
+        until(lambda: says(node, "takes no part in shards", "--accept-folder"), what="what it waits for")
         assert not led()
         node.kill()
         accepted(node)
-        until(lambda: led() == before, 20, lambda: f"{before}, not {led()}")
+        until(lambda: led() == before, what=lambda: f"{before}, not {led()}")
         assert says(node, "no majority of the members has confirmed (--accept-folder)")
         node.command("evict", lost, "--force")
         # Nobody is left to be waited for, and no word is needed any more.
         node.stop()
         node.start()
-        until(lambda: led() == before, 20, lambda: f"{before}, not {led()}")
+        until(lambda: led() == before, what=lambda: f"{before}, not {led()}")
 
 
 # Shards move to the second node in the order of the stores, until it has half of them: the first half of the sessions or
@@ -441,11 +441,11 @@ def try_session(node, client_id):
     with node.client(client_id, clean=False, props=DURABLE) as client:
         had = None
         if client.connack.session_present:
-            had = [message.payload.decode() for message in client.take(3, timeout=20)]
+            had = [message.payload.decode() for message in client.take(3)]
         client.subscribe(f"new/{client_id}", qos=1)
         with node.client() as sender:
             sender.published(f"new/{client_id}", client_id, qos=1)
-        client.until(client_id.encode(), timeout=20)
+        client.until(client_id.encode())
     return had
 
 
@@ -461,7 +461,7 @@ def test_shards_whose_only_voter_is_gone_begin_anew_by_a_word(name, dies, sets):
         assert len(everything) == sum(sets.values()) and kept < everything
         # A replica that has moved away stays for a while, and would be recovered.
         if node is cluster.nodes[0]:
-            until(lambda: removed_replicas(node) >= everything - kept, 40, lambda: removed_replicas(node))
+            until(lambda: removed_replicas(node) >= everything - kept, what=lambda: removed_replicas(node))
         clients = [f"{name}-{number}" for number in range(CLIENTS)]
         for client_id in clients:
             with node.client(client_id, clean=False, props=DURABLE) as client:
@@ -497,14 +497,14 @@ def test_shards_whose_only_voter_is_gone_begin_anew_by_a_word(name, dies, sets):
         assert verified.returncode == 0 and "OK" in verified.stdout, verified.stdout
 
         node.start()
-        until(lambda: led_by(node, own) == everything, 20, lambda: f"{everything}, not {led_by(node, own)}")
+        until(lambda: led_by(node, own) == everything, what=lambda: f"{everything}, not {led_by(node, own)}")
         assert lost not in {member["node"] for member in node.status()["nodes"]}
         # With its old folder the other one does not come back.
         gone.start(ready=False, seeds=[node.endpoint])
         assert gone.broker.wait(END_S) != 0
         assert says(gone, "evicted"), gone.broker.log_text
         # Inboxes without a session do not wait for their clients.
-        until(lambda: count(node, "inboxes") == whole, 20, lambda: f"{whole} inboxes, not {count(node, 'inboxes')}")
+        until(lambda: count(node, "inboxes") == whole, what=lambda: f"{whole} inboxes, not {count(node, 'inboxes')}")
 
         had = [try_session(node, client_id) for client_id in clients]
         resumed = [client_id for client_id, messages in zip(clients, had, strict=True) if messages is not None]
@@ -517,13 +517,13 @@ def test_shards_whose_only_voter_is_gone_begin_anew_by_a_word(name, dies, sets):
         with node.client() as client:
             for client_id in clients:
                 client.published(f"retained/{client_id}", client_id, qos=1, retain=True)
-        until(lambda: count(node, "retained_messages") == CLIENTS, 20, "all retained messages")
+        until(lambda: count(node, "retained_messages") == CLIENTS, what="all retained messages")
 
         # Later connections of those that began anew are resumed, after a restart and by a new member, which gets
         # replicas as a snapshot.
         node.stop()
         node.start()
-        until(lambda: led_by(node, own) == everything, 20, lambda: f"{everything}, not {led_by(node, own)}")
+        until(lambda: led_by(node, own) == everything, what=lambda: f"{everything}, not {led_by(node, own)}")
         gone.wipe()
         gone.start(seeds=[node.endpoint])
         cluster.spread()
@@ -531,7 +531,7 @@ def test_shards_whose_only_voter_is_gone_begin_anew_by_a_word(name, dies, sets):
             with at.client(client_id, clean=False, props=DURABLE, session_present=True) as client:
                 with node.client() as sender:
                     sender.published(f"new/{client_id}", "again", qos=1)
-                client.until(b"again", timeout=20)
+                client.until(b"again")
 
 
 def test_the_word_is_not_needed_where_all_is_well(cluster, name, receiver):

@@ -28,7 +28,7 @@ def test_the_reports_configuration_forms_a_cluster(cluster):
         return {s["store"]: s["voters"] for s in cluster.nodes[0].status()["shards"]}
 
     # Three voters each, when the last node has caught up.
-    until(lambda: all(set(replicas()[store]) == ids for store in STORES), 20, replicas)
+    until(lambda: all(set(replicas()[store]) == ids for store in STORES), what=replicas)
 
 
 def test_nodes_without_a_host_have_the_address_of_their_route_to_the_seeds(name):
@@ -95,11 +95,11 @@ def test_a_node_waits_for_a_seed_that_comes_later():
     with Cluster(0) as cluster:
         one, two = cluster.add(), cluster.add()
         two.start(ready=False)
-        until(lambda: answer(two, "/healthz") == 200, 20, "a sign of life")
+        until(lambda: answer(two, "/healthz") == 200, what="a sign of life")
         assert (answer(two, "/readyz"), answer(two, "/metrics")) == (503, 503)
         one.start(bootstrap=True)
         cluster.settled()
-        until(lambda: answer(two, "/readyz") == 200, 20, "its readiness")
+        until(lambda: answer(two, "/readyz") == 200, what="its readiness")
 
 
 def says(node, *words) -> bool:
@@ -110,8 +110,8 @@ def says(node, *words) -> bool:
 def test_a_node_of_another_env_is_refused_and_both_say_so(cluster):
     member, stranger = cluster.nodes[0], cluster.add()
     stranger.start(env="Other", ready=False)
-    until(lambda: says(stranger, "Test", "Other"), 20, "the stranger's words")
-    until(lambda: any(says(node, "Other") for node in cluster.nodes[:3]), 20, "a member's words")
+    until(lambda: says(stranger, "Test", "Other"), what="the stranger's words")
+    until(lambda: any(says(node, "Other") for node in cluster.nodes[:3]), what="a member's words")
     assert len(member.status()["nodes"]) == 3
 
 
@@ -121,7 +121,7 @@ def test_a_node_of_another_cluster_is_not_heard_and_members_say_so(cluster):
     stranger.stop()
     stranger.start()
     words = (f"gossip from {stranger.place.address}", "not of this cluster")
-    until(lambda: says(member, *words), 20, "a member's words")
+    until(lambda: says(member, *words), what="a member's words")
     assert len(member.status()["nodes"]) == 3
 
 
@@ -140,7 +140,7 @@ def test_a_wiped_node_is_a_new_one(cluster):
         status = keeper.status()
         return {n["node"] for n in status["nodes"]}, {v for s in status["shards"] for v in s["voters"]}
 
-    until(lambda: all(before not in some and after in some for some in members()), 30, members)
+    until(lambda: all(before not in some and after in some for some in members()), what=members)
 
 
 def test_an_evicted_node_is_refused(cluster):
@@ -149,5 +149,5 @@ def test_an_evicted_node_is_refused(cluster):
     evicted.stop()
     keeper.command("evict", identifier)
     evicted.start(ready=False)
-    until(lambda: says(evicted, "evicted"), 20, "the evicted node's words")
+    until(lambda: says(evicted, "evicted"), what="the evicted node's words")
     assert identifier not in {n["node"] for n in keeper.status()["nodes"]}

@@ -53,7 +53,7 @@ class Publisher(threading.Thread):
     def run(self):
         while not self.ends:
             payload = f"{self.topic}/{len(self.sent)}".encode()
-            self.client.published(self.topic, payload, qos=self.qos, timeout=10)
+            self.client.published(self.topic, payload, qos=self.qos)
             self.sent.append(payload)
 
     def end(self):
@@ -74,14 +74,14 @@ def test_an_absent_member_gets_what_is_acknowledged_while_its_shard_moves(cluste
     for _ in range(MOVES):
         enough = [len(publisher.sent) + BETWEEN for publisher in publishers]
         cluster.move()
-        until(lambda: all(len(p.sent) >= n for p, n in zip(publishers, enough)), 30, "publications")
+        until(lambda: all(len(p.sent) >= n for p, n in zip(publishers, enough)), what="publications")
     for publisher in publishers:
         publisher.end()
         publisher.client.close()
     sent = [payload for publisher in publishers for payload in publisher.sent]
     with cluster.nodes[1].client(**member) as back, cluster.nodes[2].client() as last:
         last.published(f"{name}/end", b"end", qos=1)
-        got = [message.payload for message in back.until(b"end", timeout=30)]
+        got = [message.payload for message in back.until(b"end")]
     doubled = [payload for payload, n in collections.Counter(got).items() if n > 1]
     assert qos < 2 or not doubled
     lost = sorted(set(sent) - set(got))

@@ -14,7 +14,7 @@ from staged.network import may_isolate
 
 DURABLE = {"session_expiry": 3600}
 # How long a lead is waited for. Balancing alone moves none away from a node that others reach.
-MOVE_S = 30
+MOVE_S = 120
 # Times that leads are balanced.
 ROUNDS = 4
 

@@ -11,6 +11,7 @@ import urllib.request
 
 import pytest
 from harness.broker import BINARY, Broker, environment, run
+from harness.wait import DEADLINE_S
 from staged.cluster import CLUSTER, HTTP, Cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -98,7 +99,7 @@ class Production:
         url = f"http://{self.nodes[number - 1].place.address}:{HTTP}/api/v1/bans"
         body = json.dumps({"client": "nobody", "seconds": 1}).encode()
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=5) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=DEADLINE_S) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -166,6 +167,6 @@ def test_links_between_nodes_are_up_and_encrypted(production):
     place = production.nodes[0].place
     authority = production.folder / "cluster-ca.crt"
     command = ["openssl", "s_client", "-connect", f"{place.address}:{CLUSTER}", "-CAfile", authority]
-    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S)
     assert re.search(r"subject=CN ?= ?node1$", shown.stdout, re.MULTILINE), shown
     assert {node["reach"] for node in production.nodes[0].status()["nodes"]} == {"up"}

@@ -44,17 +44,17 @@ def test_what_a_cut_off_node_sends_late_happens_once_and_hides_nothing(cluster, 
     expected = [b"1"]
     with second.client(f"{name}p", clean=False, props=DURABLE, session_present=True) as publisher:
         publish_and_release(publisher, name, b"1", dup=True)
-        until(lambda: leader.id not in leaders_of_inboxes(second), 20, "another leader")
+        until(lambda: leader.id not in leaders_of_inboxes(second), what="another leader")
         cluster.network.heal()
         cluster.settled()
         # Behind the first message, if the node sends that.
         with first.client() as last:
-            last.published(name, b"end", qos=2, timeout=10)
+            last.published(name, b"end", qos=2)
         if goes_on:
             publish_and_release(publisher, name, b"2", dup=False)
             expected.append(b"2")
     with second.client() as last:
-        last.published(name, b"really the end", qos=2, timeout=10)
+        last.published(name, b"really the end", qos=2)
     with second.client(f"{name}s", clean=False, props=DURABLE, session_present=True) as subscriber:
-        got = [message.payload for message in subscriber.until(b"really the end", timeout=10)]
+        got = [message.payload for message in subscriber.until(b"really the end")]
     assert [payload for payload in got if payload in (b"1", b"2")] == expected

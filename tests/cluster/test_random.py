@@ -138,7 +138,7 @@ def test_a_fault_alone(cluster, load, kind, role):
     leader = nodes.index(cluster.leader())
     at = leader if role == "leader" else leader + 1
     fault = kind(cluster, (at, at))
-    load.until(fault.may_begin, 30, "the time for it")
+    load.until(fault.may_begin, what="the time for it")
     load.run_for(2)
     thread = threading.Thread(target=fault.run, args=(ALONE_S,), daemon=True)
     thread.start()
@@ -167,7 +167,7 @@ class Moves(threading.Thread):
             for _ in range(MOVES):
                 enough = len(self.receipts) + BETWEEN
                 self.cluster.move(self.store)
-                until(lambda: len(self.receipts) >= enough, 30, "messages")
+                until(lambda: len(self.receipts) >= enough, what="messages")
         except BaseException as error:  # noqa: BLE001: the test tells it
             self.failure = error
 

@@ -52,7 +52,7 @@ def two_are_formed(cluster, one, two, name):
 def stays_outside(stranger, inside):
     """It knocks for a while, its seed says so in its log, and nobody has it as a member."""
     stranger.start(seeds=[inside.endpoint], ready=False)
-    until(lambda: any(stranger.place.address in line for line in list(inside.broker.log_text)), 20, "words of a member")
+    until(lambda: any(stranger.place.address in line for line in list(inside.broker.log_text)), what="words of a member")
     end = time.monotonic() + KNOCKS_S
     until(lambda: time.monotonic() > end, KNOCKS_S + 5)
     assert not stranger.broker.find("ready")
@@ -85,7 +85,7 @@ def test_a_certificate_that_is_not_for_the_nodes_host_is_refused_at_the_start(em
     leaf = (authority := Authority(tmp_path)).issue("other", address="127.0.0.9")
     certificate(authority, node, certFile=leaf.cert, keyFile=leaf.key)
     node.start(bootstrap=True, ready=False)
-    until(lambda: node.broker.process.poll() is not None, 10, "the end of the process")
+    until(lambda: node.broker.process.poll() is not None, what="the end of the process")
     assert node.broker.process.returncode == 2
     assert any(node.place.address in line and "certificate" in line for line in node.broker.log_text)
 
@@ -104,7 +104,7 @@ def test_names_are_resolved_again(empty, by):
             other.sets = {"clusterConfig.clusterDomainName": "seed.test", "clusterConfig.seedEndpoints": ""}
         other.start(seeds=[f"seed.test:{CLUSTER}"], ready=False)
         seed.start(bootstrap=True)
-        until(lambda: any("waits for a member" in line for line in list(other.broker.log_text)), 20, "a node that waits")
+        until(lambda: any("waits for a member" in line for line in list(other.broker.log_text)), what="a node that waits")
         hosts.write_text(f"{seed.place.address} seed.test\n")
         empty.settled()
     finally:

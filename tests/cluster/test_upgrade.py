@@ -16,7 +16,7 @@ pytestmark = [
 # Bytes of client identifiers.
 LENGTHS = (0, 36, 41, 60_000)
 # For the replicas of a debug build to be in step.
-STEP_S = 60
+STEP_S = 120
 
 
 def say_nothing_wrong(cluster):

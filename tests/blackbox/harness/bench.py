@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 
 from .broker import BINARY, environment
+from .wait import DEADLINE_S
 
 
 class Started:
@@ -23,7 +24,7 @@ class Started:
         threads = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return sorted(int(pid) for path in threads for pid in path.read_text().split())
 
-    def end(self, timeout=10) -> subprocess.CompletedProcess:
+    def end(self, timeout=DEADLINE_S) -> subprocess.CompletedProcess:
         out, error = self.process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, error)
 

@@ -205,7 +205,7 @@ class Broker:
     def wait(self, timeout=STOP_S) -> int:
         """The exit code; the whole log has been read then."""
         code = self.process.wait(timeout)
-        self._reader.join(5)
+        self._reader.join(DEADLINE_S)
         return code
 
     def stop(self) -> int:

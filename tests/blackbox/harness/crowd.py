@@ -16,6 +16,7 @@ import time
 
 from . import raw
 from .raw import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, UNSUBACK
+from .wait import DEADLINE_S
 
 # What a client takes from its socket at once.
 CHUNK = 1 << 18
@@ -46,7 +47,7 @@ class Crowd:
             if events & selectors.EVENT_READ and peer in self.peers:
                 peer.read()
 
-    def run(self, done, timeout, what="the condition", each_turn=None):
+    def run(self, done, timeout=DEADLINE_S, what="the condition", each_turn=None):
         """Turns until `done()`; fails at the deadline."""
         deadline = time.monotonic() + timeout
         while not done():

@@ -82,7 +82,7 @@ class Mosquitto:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.process.wait(DEADLINE_S)
-        self._reader.join(5)
+        self._reader.join(DEADLINE_S)
 
     def close(self):
         try:

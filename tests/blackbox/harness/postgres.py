@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 
-START_S = 60
+START_S = 120
 
 OWNER = "herald"
 PASSWORD = "the database's own"

@@ -16,7 +16,7 @@ from harness.broker import BINARY, Broker, run
 from harness.clock import Clock
 from harness.disk import SlowDisk
 from harness.raw import Raw
-from harness.wait import until
+from harness.wait import DEADLINE_S, until
 
 from .disks import Disks
 from .network import network
@@ -25,7 +25,7 @@ MQTT, CLUSTER, HTTP = 1883, 8899, 8091
 STORES = ("session", "inbox", "retain")
 
 # Time for members to find each other, elect leaders, and settle after a fault.
-SETTLE_S = 20
+SETTLE_S = DEADLINE_S
 
 
 class Node:

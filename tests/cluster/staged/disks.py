@@ -86,7 +86,7 @@ class Disk:
             return not os.path.ismount(self.place) and not attached
 
         # The device is let go by the kernel some time after the last mount.
-        until(is_unmounted, 20, f"{self.place} to be unmounted")
+        until(is_unmounted, what=f"{self.place} to be unmounted")
 
     def repair(self):
         """After `fail` or `become_read_only`: what was synced is there, and it can be written to. Nobody may use it."""

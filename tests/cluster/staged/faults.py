@@ -27,9 +27,9 @@ ALONE_S = 10.0
 # How long one lasts that leaves no majority.
 SHORT_S = 2.0
 # Time for a node to take part again, and for replicas to be made anew.
-BACK_S, WHOLE_S = 60.0, 90.0
+BACK_S, WHOLE_S = 120.0, 180.0
 # For a process to end in order: its leads, then its clients, some seconds each.
-END_S = 30.0
+END_S = 60.0
 FLAP_S = 1.0
 JUMP_S = 3600
 LOSS_PERCENT, DELAY_MS = 10, 100
@@ -615,7 +615,7 @@ class Plan(threading.Thread):
         thread.start()
         self.lasting.append((fault, thread))
         self.done.append(fault)
-        until(lambda: fault.began, 5, "its beginning")
+        until(lambda: fault.began, what="its beginning")
         end = time.monotonic() + pause
         until(lambda: time.monotonic() >= end or self._is_time_over(), pause + 5)
 

@@ -9,6 +9,7 @@ import itertools
 import time
 
 from harness.raw import CONNACK, SUBACK, UNSUBACK
+from harness.wait import DEADLINE_S
 from verify.history import NEVER, Member, Publication, Receipt, Return
 
 from .load import PATIENCE, Load, Person, Publisher, Subscriber
@@ -323,10 +324,10 @@ class MixedLoad(Load):
 
     def begin(self):
         subscribers = [*self.subscribers, *self.late_subscribers]
-        self.until(lambda: all(s.since for s in subscribers) and all(m.member for m in self.members), 30, "members")
+        self.until(lambda: all(s.since for s in subscribers) and all(m.member for m in self.members), what="members")
         super().begin()
 
-    def go_on(self, messages=20, timeout=30.0):
+    def go_on(self, messages=20, timeout=DEADLINE_S):
         # Those of large messages are slow.
         publishers, self.publishers = self.publishers, self.publishers[:4]
         try:
