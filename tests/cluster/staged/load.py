@@ -13,11 +13,13 @@ import time
 from harness import raw
 from harness.crowd import Crowd, Peer, Session
 from harness.raw import CONNACK, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBACK, UNSUBACK
+from harness.wait import DEADLINE_S
 from verify import checks
 from verify.history import NEVER, History, Mourned, Operation, Publication, Receipt, Subscription, Tenure
 
-# Silence, in seconds, after which a client gives a connection up.
-PATIENCE = 2.0
+# Silence, in seconds, after which a client gives a connection up; and the most that it becomes, doubled each time, so that
+# clients of nodes that are only slow do not keep them busy with connections alone.
+PATIENCE, LONGEST_PATIENCE = 2.0, 16.0
 # Pause before it connects again.
 PAUSE = 0.1
 PING_EVERY = 0.5
@@ -98,12 +100,17 @@ class Person:
                 self.may_connect = now + PAUSE
                 self.dial()
         elif now > self.line.heard + self.patience:
-            self.line.reset()
+            self.give_up()
         elif self.is_connected():
             if now >= self.next_ping:
                 self.next_ping = now + PING_EVERY
                 self.line.ping()
             self.work(now)
+
+    def give_up(self):
+        """Perhaps another node answers sooner."""
+        self.patience = min(2 * self.patience, LONGEST_PATIENCE)
+        self.line.reset()
 
     def dial(self):
         self.place = self.load.place(self.rotation)
@@ -232,9 +239,8 @@ class Publisher(Person):
 
     def work(self, now):
         if self._is_stuck(now):
-            # This node cannot store; perhaps another can.
-            self.line.reset()
-            return
+            # This node cannot store.
+            return self.give_up()
         while self.load.is_publishing and self.due <= now and len(self.flying) < self.window:
             self.due += 1 / self.rate
             publication = self.publication(f"{self.client_id}:{next(self.numbers)}".encode(), now)
@@ -325,8 +331,8 @@ class Setter(Person):
             self.due = now + self.every
             self.value, self.start = f"{self.client_id}:{next(self.numbers)}".encode(), now
             self.line.send(raw.publish(self.topic, self.value, qos=1, pid=1, retain=True))
-        elif self.value is not None and now > self.start + PATIENCE:
-            self.line.reset()
+        elif self.value is not None and now > self.start + self.patience:
+            self.give_up()
 
     def gone(self):
         super().gone()
@@ -418,7 +424,7 @@ class Load:
         for person in self.people:
             person.turn(now)
 
-    def until(self, done, timeout=30.0, what="the condition"):
+    def until(self, done, timeout=DEADLINE_S, what="the condition"):
         self.crowd.run(done, timeout, what, self.turn)
 
     def begin(self):
@@ -429,7 +435,7 @@ class Load:
             publisher.due = time.monotonic()
         self.go_on()
 
-    def go_on(self, messages=20, timeout=30.0):
+    def go_on(self, messages=20, timeout=DEADLINE_S):
         """Until each publisher has so many more messages acknowledged, of those sent from now on."""
         start = time.monotonic()
 
@@ -441,7 +447,7 @@ class Load:
 
         self.until(enough, timeout, lambda: f"{messages} acknowledged messages of each publisher")
 
-    def pause(self, timeout=30.0):
+    def pause(self, timeout=DEADLINE_S):
         """Until all that was sent has arrived, without anything new; then it goes on."""
         self.is_publishing = False
         self.until(lambda: all(p.is_idle() for p in self.people), timeout, "all acknowledgements")
@@ -453,9 +459,9 @@ class Load:
     def run_for(self, seconds):
         """Lets a fault last; not a way to wait for something."""
         end = time.monotonic() + seconds
-        self.until(lambda: time.monotonic() >= end, seconds + 30)
+        self.until(lambda: time.monotonic() >= end, seconds + DEADLINE_S)
 
-    def finish(self, timeout=20.0):
+    def finish(self, timeout=DEADLINE_S):
         """Ends publishing, lets everything arrive, and judges."""
         self.is_publishing = False
         for person in self.people:
