@@ -95,7 +95,7 @@ def test_retained(broker, name, version):
             "-C",
             "1",
             "-W",
-            "20",
+            "60",
             "-F",
             "%r %p",
         ],
@@ -119,7 +119,7 @@ def test_retained(broker, name, version):
             "-C",
             "1",
             "-W",
-            "5",
+            "60",
         ],
         capture_output=True,
         text=True,
@@ -147,7 +147,7 @@ def test_session(broker, name, version):
         pub(broker, "-t", name, "-q", "1", "-m", str(number))
     # The queue may come before SUBACK, so the answer to SUBSCRIBE is not waited for.
     got = subprocess.run(
-        ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), *args, "-C", "3", "-W", "20"],
+        ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), *args, "-C", "3", "-W", "60"],
         capture_output=True,
         text=True,
     )
@@ -245,7 +245,7 @@ def test_message_expiry(broker, name):
     pub(broker, "-t", name, "-q", "1", "-m", "lives")
     elapse(1.5)
     got = subprocess.run(
-        ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), *args, "-C", "1", "-W", "20"],
+        ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), *args, "-C", "1", "-W", "60"],
         capture_output=True,
         text=True,
     )
@@ -291,7 +291,7 @@ def test_request_response(broker, name):
             "correlation-data",
             "c",
             "-W",
-            "20",
+            "60",
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -361,8 +361,8 @@ def test_unsubscribe(broker, name):
 @feature("keep-alive by PINGREQ")
 def test_keep_alive(broker, name):
     # It outlasts a client that came later and is silent.
-    sub = Sub(broker, "-t", name, "-k", "8", "-C", "1")
-    with broker.client(name, keep_alive=8) as silent:
+    sub = Sub(broker, "-t", name, "-k", "10", "-C", "1")
+    with broker.client(name, keep_alive=10) as silent:
         silent.expect_disconnected(0x8D)
     pub(broker, "-t", name, "-m", "x")
     assert sub.output() == ["x"]
@@ -380,7 +380,7 @@ def test_large_message(broker, name, tmp_path):
 @feature("$SYS topics")
 def test_sys(broker):
     got = subprocess.run(
-        ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), "-t", "$SYS/broker/uptime", "-C", "2", "-W", "20"],
+        ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(broker.port), "-t", "$SYS/broker/uptime", "-C", "2", "-W", "60"],
         capture_output=True,
         text=True,
     )

@@ -105,10 +105,10 @@ def test_will(paho, name, version):
 @feature("keep-alive by PINGREQ")
 def test_keep_alive(broker, paho, name):
     # They outlast a client that came later and is silent.
-    clients = {f"{name}/{version}": paho(version, version, keepalive=6) for version in ALL}
+    clients = {f"{name}/{version}": paho(version, version, keepalive=10) for version in ALL}
     for topic, client in clients.items():
         client.subscribe(topic)
-    with broker.client(name, keep_alive=6) as silent:
+    with broker.client(name, keep_alive=10) as silent:
         silent.expect_disconnected(0x8D)
     for topic, client in clients.items():
         client.publish(topic, b"still here")
