@@ -180,7 +180,9 @@ def test_clients_are_disconnected_and_sessions_ended_by_operators(stage, keys, n
         status, gone = request(stage, "DELETE", path, key=stage.operator)
         assert status == 200 and gone["disconnected"] and not gone["session_ended"]
         client.expect_disconnected(0x98)
-    (line,) = until(lambda: stage.find("api.change", method="DELETE"), what="the line of the change")
+    # Other tests may have changed something of other clients.
+    of_it = lambda: [line for line in stage.find("api.change", method="DELETE") if name in line["path"]]
+    (line,) = until(of_it, what="the line of the change")
     assert line["role"] == "operator" and line["result"] == 200
     is_away = lambda: request(stage, "POST", "/api/v1/lookup", {"client_id": odd})[1]["state"] == "away"
     until(is_away, what="the absence")
@@ -274,20 +276,21 @@ def test_a_queue_says_how_old_it_is(tmp_path, name):
         before = time.time()
         publisher.published(f"{name}/1", qos=1)
         after = time.time()
-        assert before - 0.1 <= oldest(broker) <= after + 0.1
+        # A loop looks at the clock before it reads, and may have to wait for its processor between.
+        assert before - 2 <= oldest(broker) <= after + 0.1
         # A message of some seconds later is known to be younger.
-        until(lambda: time.time() > after + 1.5, what="a second")
+        until(lambda: time.time() > after + 3, what="some seconds")
         between = time.time()
         publisher.published(f"{name}/2", qos=1)
         assert oldest(broker) <= after + 0.1
         assert "oldest" in command(broker, "client", name)
     with Broker(data_dir=tmp_path / "data") as broker:
-        assert before - 0.1 <= oldest(broker) <= after + 0.1
+        assert before - 2 <= oldest(broker) <= after + 0.1
         with broker.client(name, clean=False, session_present=True, props={"session_expiry": 600}) as client:
             client.message(topic=f"{name}/1")
             # The second one is not acknowledged.
             client.expect(PUBLISH, topic=f"{name}/2")
-            until(lambda: oldest(broker) >= between - 0.1, what="the younger one alone")
+            until(lambda: oldest(broker) >= between - 2, what="the younger one alone")
 
 
 def test_the_rules_and_limits_of_the_client_hold(keys, name, tmp_path):

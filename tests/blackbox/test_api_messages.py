@@ -309,16 +309,17 @@ def test_the_history_has_samples_at_round_times(stage, name):
 
     with stage.client(f"{name}-on"):
         published(stage, topic=name)
-        until(lambda: any(history()["nodes"][0]["series"]["connections"]), timeout=30, what="a sample")
+        until(lambda: any(history()["nodes"][0]["series"]["connections"]), what="a sample")
     answer = history()
     (node,) = answer["nodes"]
     assert answer["step_s"] == 10 and answer["partial"] == [] and node["end"].endswith("0.000Z")
     series = node["series"]
     assert len({len(values) for values in series.values()}) == 1
-    assert series["connections"][-1] >= 1 and series["memory_bytes"][-1] > 1_000_000
+    # Later samples may be of the time without it.
+    assert max(filter(None, series["connections"])) >= 1 and series["memory_bytes"][-1] > 1_000_000
     assert series["messages_in_per_s"][-1] is not None and series["cpu_cores"][-1] < 3
     later = history(f"?since={node['end']}")["nodes"][0]
-    assert len(later["series"]["connections"]) <= 1
+    assert len(later["series"]["connections"]) < len(series["connections"])
     assert ask(stage, "GET", "/api/v1/stats/history?since=yesterday")[0] == 400
 
 
@@ -329,7 +330,7 @@ def test_a_shard_tells_its_load_over_time(stage, name):
         answer = stage.api(f"/api/v1/shards/{store}/0/history")
         return answer["nodes"][0]
 
-    until(lambda: any(of_shard("session")["series"]["requests_per_s"]), timeout=40, what="a sample with requests")
+    until(lambda: any(of_shard("session")["series"]["requests_per_s"]), what="a sample with requests")
     node = of_shard("session")
     assert sorted(node["series"]) == ["cpu_cores", "log_bytes_per_s", "requests_per_s", "wait_ms"]
     assert len({len(values) for values in node["series"].values()}) == 1
@@ -337,9 +338,14 @@ def test_a_shard_tells_its_load_over_time(stage, name):
     found = {name: values[at] for name, values in node["series"].items()}
     # So few requests may cost less than is told.
     assert 0 <= found["cpu_cores"] < 2 and found["log_bytes_per_s"] > 0 and 0 <= found["wait_ms"] < 30_000
-    assert len(of_shard("inbox")["series"]["cpu_cores"]) == len(node["series"]["cpu_cores"])
+
+    def are_as_long():
+        return len({len(of_shard(store)["series"]["cpu_cores"]) for store in ("session", "inbox")}) == 1
+
+    # A sample may come between the two answers.
+    until(are_as_long, what="as many samples of another shard")
     later = stage.api(f"/api/v1/shards/session/0/history?since={node['end']}")["nodes"][0]
-    assert len(later["series"]["cpu_cores"]) <= 1
+    assert len(later["series"]["cpu_cores"]) < len(node["series"]["cpu_cores"])
     together = stage.api("/api/v1/stats/history")["nodes"][0]["series"]["shards_cpu_cores"]
     assert together[-1] is not None and together[-1] < 2
     status, problem = ask(stage, "GET", "/api/v1/shards/session/7/history")

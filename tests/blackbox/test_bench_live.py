@@ -42,16 +42,20 @@ def test_lines_tell_the_phases(broker):
 
 def test_metrics_while_running(broker):
     shown = ["--serve-metrics", "127.0.0.1:0", "--pid", str(broker.pid), "--label", "here"]
-    command = [BINARY, *arguments(broker, *shown, duration="10s")]
+    command = [BINARY, *arguments(broker, *shown, duration="120s")]
     bench = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment()
     )
     with bench:
         try:
             url = re.search(r"http://\S+", bench.stderr.readline()).group()
-            page = until(
-                lambda: value(samples := metrics(url), "phase", 'phase="measure"') and samples, 10, "the measurement"
-            )
+
+            def measured():
+                samples = metrics(url)
+                found = value(samples, "phase", 'phase="measure"') and value(samples, "messages_sent_total")
+                return found and value(samples, "latency_seconds", 'figure="p99"') and samples
+
+            page = until(measured, what="the measurement")
         finally:
             bench.kill()
     assert value(page, "connections", 'label="here"') == 4

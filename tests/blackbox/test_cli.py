@@ -324,7 +324,7 @@ def test_start_up_log(broker):
 def test_text_log():
     broker = Broker({"log.format": "text"}, ready=False)
     try:
-        until(lambda: any("ready" in line for line in broker.log_text), 15, "the ready line")
+        until(lambda: any("ready" in line for line in broker.log_text), what="the ready line")
         assert any(
             "listening" in line and 'kind="mqtt-tcp"' in line and "address=127.0.0.1:" in line
             for line in broker.log_text
@@ -478,14 +478,14 @@ def test_pub_and_sub(broker, name, version, qos):
     args = ["-p", str(broker.port), "-t", name, "-q", qos, "-V", version]
     got = run("pub", *args, "-m", "hello é", "-r")
     assert got.returncode == 0, got.stderr
-    got = run("sub", *args, "-C", "1", "-W", "20", "-v")
+    got = run("sub", *args, "-C", "1", "-W", "60", "-v")
     assert got.returncode == 0 and got.stdout == f"{name} hello é\n", got
 
 
 def test_sub_formats(broker, name):
     with broker.client(name) as client:
         client.published(name, b"x", qos=1, retain=True)
-    got = run("sub", "-p", broker.port, "-t", name, "-q", "1", "-C", "1", "-W", "20", "-F", "%t|%q|%r|%l|%p")
+    got = run("sub", "-p", broker.port, "-t", name, "-q", "1", "-C", "1", "-W", "60", "-F", "%t|%q|%r|%l|%p")
     assert got.stdout == f"{name}|1|1|1|x\n", got
 
 
@@ -493,7 +493,7 @@ def test_sub_counts(broker, name):
     with broker.client(name) as client:
         for number in range(5):
             client.published(f"{name}/{number}", str(number), retain=True)
-    got = run("sub", "-p", broker.port, "-t", f"{name}/#", "-C", "5", "-W", "20")
+    got = run("sub", "-p", broker.port, "-t", f"{name}/#", "-C", "5", "-W", "60")
     assert got.returncode == 0 and sorted(got.stdout.split()) == list("01234")
 
 
@@ -525,17 +525,19 @@ def test_pub_and_sub_by_url(broker, name):
     url = f"mqtt://alice:secret@127.0.0.1:{broker.port}/{name}"
     got = run("pub", "-L", url, "-m", "x", "-r", "-q", "1")
     assert got.returncode == 0, got
-    got = run("sub", "-L", url, "-C", "1", "-W", "20", "-I", f"{name}-", "-A", "127.0.0.1")
+    got = run("sub", "-L", url, "-C", "1", "-W", "60", "-I", f"{name}-", "-A", "127.0.0.1")
     assert got.stdout == "x\n", got
     assert run("pub", "-L", f"mqtt://127.0.0.1:{broker.port}", "-m", "x").returncode == 2
 
 
-def test_sub_names_itself_by_a_prefix(broker, name):
-    process = start_sub(broker, "-t", name, "-I", f"{name}-", "-u", "bob")
-    came = until(lambda: broker.find("a client is connected", user="bob"), what="the client")
-    assert came[-1]["client_id"] == f"{name}-{process.pid}"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(5) == 0
+def test_sub_names_itself_by_a_prefix(name):
+    # A broker of its own, whose log has a line for each client: lines are limited per second.
+    with Broker() as broker:
+        process = start_sub(broker, "-t", name, "-I", f"{name}-", "-u", "bob")
+        came = until(lambda: broker.find("a client is connected", user="bob"), what="the client")
+        assert came[-1]["client_id"] == f"{name}-{process.pid}"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
 
 
 def test_sub_of_retained_messages_only(broker, name):

@@ -39,14 +39,14 @@ def test_each_of_few_messages_is_measured_to_its_acknowledgement_and_receivers(s
         for client in (one, two):
             assert len([client.message() for _ in range(18)]) == 18
     took = time.monotonic() - began
-    assert more(stage, ACKNOWLEDGEMENT, acknowledged) == [0, 6, 7]
+    until(lambda: more(stage, ACKNOWLEDGEMENT, acknowledged) == [0, 6, 7], what="all acknowledgements")
     # One gets QoS 0, 1 and 1, the other one what was published.
-    assert more(stage, DELIVERY, delivered) == [10, 6 + 6 + 7, 7]
+    until(lambda: more(stage, DELIVERY, delivered) == [10, 6 + 6 + 7, 7], what="all deliveries")
     for metric, before, messages in ((ACKNOWLEDGEMENT, acknowledged, 13), (DELIVERY, delivered, 36)):
         mean = (counted(stage, metric)[1] - before[1]) / messages
         assert 0 < mean < took
-    buckets = [stage.metric(f"{ACKNOWLEDGEMENT}_bucket", qos="1", le=le) for le in ("1.0", "64.0", "+Inf")]
-    assert buckets[0] == buckets[2] == counted(stage, ACKNOWLEDGEMENT)[0][1], buckets
+    buckets = [stage.metric(f"{ACKNOWLEDGEMENT}_bucket", qos="1", le=le) for le in ("64.0", "+Inf")]
+    assert buckets[0] == buckets[1] == counted(stage, ACKNOWLEDGEMENT)[0][1] > 0, buckets
 
 
 def test_the_time_for_which_a_receiver_was_away_is_not_measured(stage, name):
@@ -69,7 +69,7 @@ def test_the_time_for_which_a_receiver_was_away_is_not_measured(stage, name):
             assert late.message(topic=f"{name}/kept").retain
             publisher.published(f"{name}/on", qos=1)
             away.message(topic=f"{name}/on")
-    assert more(stage, DELIVERY, before) == [0, 2, 0]
+    until(lambda: more(stage, DELIVERY, before) == [0, 2, 0], what="the second delivery to who is connected")
 
 
 def test_syncs_and_what_is_applied_are_measured(stage, name):
@@ -104,12 +104,16 @@ def test_the_history_has_the_times_of_each_sample_and_drops_by_reason(stage, nam
             publisher.publish("$SYS/not-mine")
             return last("delivery_p99_ms") and last("log_sync_p99_ms") and last("apply_p99_ms")
 
-        until(is_sampled, timeout=30, what="a sample with deliveries and syncs")
+        until(is_sampled, what="a sample with deliveries and syncs")
         for measured in ("publish_ack", "delivery"):
             p50, p99, longest = (last(f"{measured}_{part}_ms") for part in ("p50", "p99", "max"))
             assert 0 < p50 <= p99 <= longest < 30_000
-        until(lambda: last("dropped_per_s.reserved_topic"), timeout=30, what="the reason of the drops")
-    names = [key for key in series() if key.startswith("dropped_per_s.")]
-    totals = stage.drop_totals()
-    assert sorted(names) == sorted(f"dropped_per_s.{reason}" for reason, count in totals.items() if count), totals
+        until(lambda: last("dropped_per_s.reserved_topic"), what="the reason of the drops")
+
+    def reasons():
+        names = {key.removeprefix("dropped_per_s.") for key in series() if key.startswith("dropped_per_s.")}
+        return names, {reason for reason, count in stage.drop_totals().items() if count}
+
+    # What is dropped is in the history with the next sample.
+    until(lambda: len(set(map(frozenset, reasons()))) == 1, what=lambda: f"the same reasons: {reasons()}")
     assert len({len(values) for values in series().values()}) == 1
