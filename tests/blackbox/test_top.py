@@ -46,16 +46,22 @@ def test_the_busiest_come_first(stage, name):
         assert names(topics["messages"]) == [f"{name}/a", f"{name}/b"] and names(topics["bytes"]) == [f"{name}/b", f"{name}/a"]
         assert all(names(rows) == [reader] for rows in subscribers.values())
         first, second = publishers["messages"]
-        # Less than a thousand a second are all counted.
-        assert first["messages_per_s"] >= 10 * second["messages_per_s"] > 0 and first["uncounted_per_s"] == 0
+        # Less than a thousand a second are all counted. A window may begin and end between those of one and of the other.
+        assert first["messages_per_s"] > 2 * second["messages_per_s"] > 0 and first["uncounted_per_s"] == 0
         assert second["bytes_per_s"] == pytest.approx(20_000 * second["messages_per_s"])
         assert first["node_name"] == subscribers["delay"][0]["node_name"] and first["delay_max_ms"] is None
         by_delay = subscribers["delay"][0]
         assert 0 < by_delay["delay_mean_ms"] <= by_delay["delay_max_ms"]
-        shown = run("top", "--times", "1", "--every", "1", "--rows", "100", "--url", f"http://127.0.0.1:{stage.http_port}")
-        assert shown.returncode == 0, shown.stderr
-        for word in ("PUBLISHER", "SUBSCRIBER", "SLOWEST", "TOPIC", most, reader, f"{name}/a"):
-            assert word in shown.stdout, shown.stdout
+        words = {"PUBLISHER", "SUBSCRIBER", "SLOWEST", "TOPIC", most, reader, f"{name}/a"}
+
+        def not_shown():
+            is_told()
+            shown = run("top", "--times", "1", "--every", "1", "--rows", "100", "--url", f"http://127.0.0.1:{stage.http_port}")
+            assert shown.returncode == 0, shown.stderr
+            return {word for word in words if word not in shown.stdout}
+
+        # The window before it may be one in which nobody has published.
+        until(lambda: not not_shown(), what="all of them in the terminal")
     until(lambda: not top(stage, "publishers", name), what="a window in which nobody has published")
 
 
@@ -69,7 +75,7 @@ def test_a_client_that_is_watched_is_counted_whole(stage, name):
     with stage.client(f"{name}-publisher") as publisher, stage.client(name) as client:
         client.subscribe(f"{name}/#", qos=1)
         path = f"/api/v1/clients/{name}/watch"
-        with Stream("127.0.0.1", stage.http_port, path=path, seconds=20) as stream:
+        with Stream("127.0.0.1", stage.http_port, path=path, seconds=600) as stream:
             assert stream.next() == ("hello", {"step_ms": 1000})
             # Nothing is known before the second answer.
             kind, first = stream.next()
@@ -80,13 +86,13 @@ def test_a_client_that_is_watched_is_counted_whole(stage, name):
                 client.message()
                 if n % 3 == 0:
                     client.published("elsewhere", bytes(100), qos=1)
-            while sums[0] < 29:
+            while sums[0] < 29.5:
                 kind, rates = stream.next()
                 assert kind == "rates", rates
                 for at, field in enumerate(("messages_out_per_s", "messages_in_per_s", "bytes_in_per_s")):
-                    # The stream asks each second, and some ms more.
-                    sums[at] += rates[field]
-            assert sums[0] <= 31 and sums[1] == pytest.approx(10, rel=0.1) and sums[2] == pytest.approx(1000, rel=0.1)
+                    sums[at] += rates[field] * rates["span_ms"] / 1000
+            # Rates have two digits, and times are whole ms.
+            assert [round(count) for count in sums[:2]] == [30, 10] and sums[2] == pytest.approx(1000, rel=0.01)
             client.disconnect()
             events = stream.until(lambda kind, _: kind == "client.disconnected")
             assert events[-1][1]["client_id"] == name

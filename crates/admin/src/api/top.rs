@@ -104,11 +104,13 @@ pub struct WatchedClient {
     pub bytes_out: u64,
 }
 
-/// What a client does in about a second.
+/// What a client does in about a second: a rate times `span_ms` is what was counted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClientRates {
-    /// When the second ended.
+    /// When that time ended.
     pub at: At,
+    /// The time that the rates are of, in ms: a second, and more if nodes or their answers are late.
+    pub span_ms: u64,
     /// PUBLISH packets per second that it sends; `null`: not known yet, or no node has it.
     pub messages_in_per_s: Option<f64>,
     /// Bytes of their payloads.

@@ -37,7 +37,7 @@ impl Rates {
         counted: Gathered<Vec<WatchedClient>>,
         now: Instant,
     ) -> ClientRates {
-        let elapsed = now.saturating_duration_since(self.asked).as_secs_f64();
+        let elapsed = now.saturating_duration_since(self.asked);
         self.asked = now;
         self.due = now + EVERY;
         let mut grown: Option<[u64; 4]> = None;
@@ -55,7 +55,7 @@ impl Rates {
         }
         let all = counted.all.into_iter();
         self.before = all.map(|of_node| (of_node.node, of_node)).collect();
-        let rates = grown.map(|counts| counts.map(|count| rate(count, elapsed)));
+        let rates = grown.map(|counts| counts.map(|count| rate(count, elapsed.as_secs_f64())));
         let [messages_in, bytes_in, messages_out, bytes_out] = match rates {
             Some(rates) => rates.map(Some),
             None => [None; 4],
@@ -64,6 +64,7 @@ impl Rates {
         let unix_ms = unix.unwrap_or_default().as_millis();
         ClientRates {
             at: At::unix_ms(u64::try_from(unix_ms).unwrap_or(u64::MAX)),
+            span_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
             messages_in_per_s: messages_in,
             bytes_in_per_s: bytes_in,
             messages_out_per_s: messages_out,
@@ -109,14 +110,16 @@ mod tests {
         let mut rates = Rates::new("a".into(), begin);
         let mut told = |of: &[(u64, u64, u64)], s| {
             let told = rates.handle(counted(of), at(s));
-            (told.messages_in_per_s, told.bytes_in_per_s)
+            (told.span_ms, told.messages_in_per_s, told.bytes_in_per_s)
         };
-        assert_eq!(told(&[(1, 5, 7)], 1), (None, None));
-        assert_eq!(told(&[(1, 5, 27)], 3), (Some(10.0), Some(100.0)));
+        assert_eq!(told(&[(1, 5, 7)], 1), (1_000, None, None));
+        // A late answer: the same rate over a longer time.
+        assert_eq!(told(&[(1, 5, 27)], 3), (2_000, Some(10.0), Some(100.0)));
         // It comes to another node, and the first one forgets it.
-        assert_eq!(told(&[(1, 5, 28), (2, 9, 0)], 4), (Some(1.0), Some(10.0)));
-        assert_eq!(told(&[(2, 9, 3)], 5), (Some(3.0), Some(30.0)));
-        assert_eq!(told(&[(2, 11, 1)], 6), (None, None));
-        assert_eq!(told(&[], 7), (None, None));
+        let two = [(1, 5, 28), (2, 9, 0)];
+        assert_eq!(told(&two, 4), (1_000, Some(1.0), Some(10.0)));
+        assert_eq!(told(&[(2, 9, 3)], 5), (1_000, Some(3.0), Some(30.0)));
+        assert_eq!(told(&[(2, 11, 1)], 6), (1_000, None, None));
+        assert_eq!(told(&[], 7), (1_000, None, None));
     }
 }
