@@ -11,9 +11,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::modules;
+use crate::names::Names;
 use crate::patterns;
 use crate::source::{self, Crate, Shape};
-use crate::types::Type;
+use crate::types::{PieceKind, Type};
 
 /// Types that are known to gather everything.
 const TYPES: [&str; 5] = ["ClientLoop", "Client", "Mail", "Pending", "Node"];
@@ -137,12 +138,12 @@ fn circles(crates: &[Crate], text: &mut String) {
 
 fn types(crates: &[Crate], text: &mut String) {
     text.push_str(
-        "\n| Type | File | Methods | Methods of traits | Fields | of these `Option` or `bool` | Variants |\n\
-         |---|---|---|---|---|---|---|\n",
+        "\n| Type | File | Methods | Methods of traits | Functions over it | Fields | of these `Option` or `bool` | Variants |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for name in TYPES {
         for member in crates {
-            for kind in crate::types::types(member) {
+            for kind in crate::types::types(&Names::of(member)) {
                 if kind.name() == name {
                     type_row(&kind, text);
                 }
@@ -153,14 +154,14 @@ fn types(crates: &[Crate], text: &mut String) {
 
 /// Which methods are those of a type stands in `types`.
 fn type_row(kind: &Type<'_>, text: &mut String) {
-    let (mut own, mut of_traits) = (0, 0);
-    for (_, block) in &kind.blocks {
-        let methods = if block.of_trait {
-            &mut of_traits
-        } else {
-            &mut own
+    let (mut own, mut of_traits, mut functions) = (0, 0, 0);
+    for piece in &kind.pieces {
+        let methods = match piece.kind {
+            PieceKind::Block => &mut own,
+            PieceKind::OfTrait | PieceKind::Trait => &mut of_traits,
+            PieceKind::Function => &mut functions,
         };
-        *methods += block.methods.len();
+        *methods += piece.methods.len();
     }
     let none = || "–".to_owned();
     let (fields, loose, variants) = match &kind.definition.shape {
@@ -185,6 +186,7 @@ fn type_row(kind: &Type<'_>, text: &mut String) {
             kind.file.path.clone(),
             own.to_string(),
             of_traits.to_string(),
+            functions.to_string(),
             fields,
             loose,
             variants,
@@ -224,9 +226,9 @@ mod tests {
         for expect in [
             "| a | 16 | 4 | 0.25 | 1 | 2 | 1 | 62.5 | 1 | 1 |",
             "| a | b, lib |",
-            "| Client | crates/a/src/lib.rs | 1 | 1 | 4 | 2 | – |",
-            "| Node | crates/b/src/c.rs | 1 | 0 | – | – | – |",
-            "| Node | crates/b/src/e.rs | 2 | 0 | – | – | – |",
+            "| Client | crates/a/src/lib.rs | 1 | 1 | 0 | 4 | 2 | – |",
+            "| Node | crates/b/src/c.rs | 1 | 0 | 0 | – | – | – |",
+            "| Node | crates/b/src/e.rs | 2 | 0 | 0 | – | – | – |",
         ] {
             assert!(text.lines().any(|line| line == expect), "{expect}\n{text}");
         }

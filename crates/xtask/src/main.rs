@@ -11,6 +11,7 @@ mod conformance;
 mod counts;
 mod libraries;
 mod modules;
+mod names;
 mod patterns;
 mod root;
 mod source;

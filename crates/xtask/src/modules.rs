@@ -17,7 +17,7 @@
 //!
 //! Deliberately absent: types that reach a file without being named there, and macros.
 
-mod calls;
+pub(crate) mod calls;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -60,7 +60,7 @@ pub(crate) fn assertions(file: &SourceFile) -> Vec<usize> {
 pub(crate) fn bare_integers(file: &SourceFile) -> Vec<usize> {
     source::definitions(file)
         .into_iter()
-        .filter_map(|definition| match definition.shape {
+        .filter_map(|(_, definition)| match definition.shape {
             Shape::Struct(fields) => Some(fields),
             Shape::Tuple | Shape::Enum(_) => None,
         })

@@ -77,7 +77,7 @@ mod tests {
     }
 
     fn calls(name: &str, next: &str) -> String {
-        format!("impl A {{ fn {name}(&self) {{ self.{next}() }} }}")
+        format!("impl super::A {{ fn {name}(&self) {{ self.{next}() }} }}")
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
 //!
-//! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `sizes`, `headers`,
+//! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
 //! `readmes`, `words`, `habits`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
@@ -14,6 +14,7 @@ mod dependencies;
 mod finding;
 mod habits;
 mod headers;
+mod parts;
 mod purity;
 mod ratchet;
 mod readmes;
@@ -77,6 +78,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(dependencies::lacking(&crates, "fuzz/Cargo.lock", &lock));
     found.extend(purity::findings(&crates));
     found.extend(circles::findings(&crates));
+    found.extend(parts::findings(&crates));
     found.extend(sizes::findings(&crates));
     found.extend(headers::findings(&crates));
     found.extend(readmes::findings(root, &crates));

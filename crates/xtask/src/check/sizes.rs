@@ -5,12 +5,14 @@
 //! The place is crate and type, `broker-core ClientLoop`; with the module where a crate has several types of the name.
 //!
 //! Methods are those of all `impl` blocks of a type in its crate, blocks of traits and functions without `self` among
-//! them: a method that moves from one block to another changes nothing. Which blocks are a type's stands in `types`.
+//! them, and functions over a reference to the type: code that moves from one of these to another changes nothing. What
+//! belongs to a type stands in `types`.
 //!
 //! Deliberately absent: fields without names, fields of variants, methods that a trait provides or a derive writes, and
 //! the lengths of functions and files, which do not tell good code from bad.
 
 use super::finding::Finding;
+use crate::names::Names;
 use crate::source::{Crate, Shape};
 use crate::types::{self, Type};
 
@@ -44,19 +46,12 @@ const RULES: &[(&str, usize, Parts)] = &[
 pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
     let mut found = Vec::new();
     for member in crates {
-        for kind in types::types(member) {
-            let name = if kind.is_only || kind.module.is_empty() {
-                kind.name().to_owned()
-            } else {
-                format!("{}::{}", kind.module.join("::"), kind.name())
-            };
+        for kind in types::types(&Names::of(member)) {
+            let name = name(&kind);
             for (rule, limit, parts) in RULES {
                 let parts = parts(&kind);
                 let place = format!("{} {name}", member.name);
-                if *rule == "fields" && LISTS.contains(&place.as_str()) {
-                    continue;
-                }
-                if parts.len() > *limit {
+                if parts.len() > *limit && !is_list(rule, &place) {
                     found.extend(parts.iter().map(|part| Finding {
                         rule: (*rule).to_owned(),
                         place: place.clone(),
@@ -72,14 +67,27 @@ pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
     found
 }
 
+/// What a type is called in the ratchet: with its module, where the crate has several types of the name.
+fn name(kind: &Type<'_>) -> String {
+    if kind.is_only || kind.module.is_empty() {
+        kind.name().to_owned()
+    } else {
+        format!("{}::{}", kind.module.join("::"), kind.name())
+    }
+}
+
+fn is_list(rule: &str, place: &str) -> bool {
+    rule == "fields" && LISTS.contains(&place)
+}
+
 fn methods(kind: &Type<'_>) -> Vec<String> {
-    kind.blocks
+    kind.pieces
         .iter()
-        .flat_map(|(file, block)| {
-            block
+        .flat_map(|piece| {
+            piece
                 .methods
                 .iter()
-                .map(|method| format!("{}:{}: {}", file.path, method.line, method.name))
+                .map(|method| format!("{}:{}: {}", piece.file.path, method.line, method.name))
         })
         .collect()
 }
@@ -136,17 +144,70 @@ mod tests {
 
     #[test]
     fn methods_of_all_blocks_are_too_many_together() {
-        let own = format!("impl B {{ {} }}", repeat("fn c#(&self) {}\n", METHODS - 1));
-        let of_trait = "impl X for B { fn d() {} }\n#[cfg(test)]\nimpl B { fn e() {} }";
+        let own = format!(
+            "use crate::B;\nimpl B {{ {} }}",
+            repeat("fn c#(&self) {}\n", METHODS - 1)
+        );
+        let of_trait =
+            "impl X for super::B { fn d() {} }\n#[cfg(test)]\nimpl super::B { fn e() {} }";
         check(
             &[("lib.rs", "struct B;"), ("c.rs", &own), ("d.rs", of_trait)],
             &[],
         );
-        let one_more = "impl X for B { fn d() {} fn f() {} }";
+        let one_more = "impl X for crate::B { fn d() {} fn f() {} }";
         check(
             &[("lib.rs", "struct B;"), ("c.rs", &own), ("d.rs", one_more)],
             &[("methods", "a B", METHODS + 1)],
         );
+    }
+
+    #[test]
+    fn a_second_type_of_the_name_has_its_own_methods() {
+        let methods = repeat("fn c#(&self) {}\n", METHODS + 1);
+        let block = format!("use crate::d::B;\nimpl B {{ {methods} }}");
+        check(
+            &[
+                ("b.rs", "pub struct B;"),
+                ("d.rs", "pub struct B;"),
+                ("e.rs", &block),
+            ],
+            &[("methods", "a d::B", METHODS + 1)],
+        );
+    }
+
+    #[test]
+    fn one_more_function_over_a_type_is_too_many() {
+        let own = format!(
+            "pub struct B<T>(T);\nimpl<T> B<T> {{ {} }}",
+            repeat("fn c#(&self) {}\n", METHODS)
+        );
+        check(&[("b.rs", &own), ("d.rs", "")], &[]);
+        for function in [
+            "use crate::b::B;\nfn e<T: X>(this: &mut B<T>, f: u8) {}",
+            "fn e(this: &crate::b::B<u8>) {}",
+        ] {
+            check(
+                &[("b.rs", &own), ("d.rs", function)],
+                &[("methods", "a B", METHODS + 1)],
+            );
+        }
+    }
+
+    #[test]
+    fn one_more_method_of_an_extension_trait_is_too_many() {
+        let own = format!(
+            "pub struct B<T>(T);\nimpl<T> B<T> {{ {} }}",
+            repeat("fn c#(&self) {}\n", METHODS)
+        );
+        for extension in [
+            "use crate::b::B;\ntrait X { fn e(&mut self); }\nimpl<T> X for B<T> { fn e(&mut self) {} }",
+            "use crate::b::B;\ntrait X { fn e(&mut self) {} }\nimpl<T> X for B<T> {}",
+        ] {
+            check(
+                &[("b.rs", &own), ("d.rs", extension)],
+                &[("methods", "a B", METHODS + 1)],
+            );
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Types and functions of a file: what is declared, with fields, variants and methods.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::file::SourceFile;
 use super::lexer::Kind;
 
 /// A struct or an enum.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) line: usize,
@@ -14,7 +15,7 @@ pub(crate) struct Definition {
 }
 
 /// What a type is made of.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Fields with names.
     Struct(Vec<Field>),
@@ -25,7 +26,7 @@ pub(crate) enum Shape {
 }
 
 /// A field with a name.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: String,
     /// The tokens of its type.
@@ -36,25 +37,57 @@ pub(crate) struct Field {
 /// An `impl` block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Implementation {
-    pub(crate) name: String,
-    pub(crate) of_trait: bool,
+    /// The type as it is written, without its parameters: `a::A`.
+    pub(crate) path: Vec<String>,
+    /// The trait, written so.
+    pub(crate) of_trait: Option<Vec<String>>,
     /// What it defines by `fn`; what is for tests only is left out.
     pub(crate) methods: Vec<Method>,
     /// The tokens between its brackets.
     pub(crate) body: Range<usize>,
 }
 
-/// A method of an `impl` block, or a function of its type.
+/// A trait, with the methods that it provides: those with a body.
 #[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Trait {
+    pub(crate) name: String,
+    pub(crate) methods: Vec<Method>,
+    /// The tokens between its brackets.
+    pub(crate) body: Range<usize>,
+}
+
+/// A function that is in no `impl` block and no trait, or within the body of another function.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    /// Its first parameter, if that is a reference to a type with a name.
+    pub(crate) receiver: Option<Receiver>,
+    /// The tokens between its brackets.
+    pub(crate) body: Range<usize>,
+}
+
+/// A parameter `name: &path`, `name: &mut path`, or the same of a smart pointer to it: `name: &Arc<path>`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Receiver {
+    pub(crate) name: String,
+    pub(crate) path: Vec<String>,
+}
+
+/// A reference to one of these is one to what it points to.
+const POINTERS: [&str; 4] = ["Arc", "Box", "Pin", "Rc"];
+
+/// A method of an `impl` block, or a function of its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Method {
     pub(crate) name: String,
     pub(crate) line: usize,
 }
 
-/// The structs and enums of a file, without those for tests only.
-pub(crate) fn definitions(file: &SourceFile) -> Vec<Definition> {
+/// The structs and enums of a file, without those for tests only, with the index of the first token of each.
+pub(crate) fn definitions(file: &SourceFile) -> Vec<(usize, Definition)> {
     file.code()
-        .filter_map(|index| definition(file, index))
+        .filter_map(|index| Some((index, definition(file, index)?)))
         .collect()
 }
 
@@ -63,6 +96,179 @@ pub(crate) fn implementations(file: &SourceFile) -> Vec<Implementation> {
     file.code()
         .filter_map(|index| implementation(file, index))
         .collect()
+}
+
+/// The traits of a file, without those for tests only.
+pub(crate) fn traits(file: &SourceFile) -> Vec<Trait> {
+    file.code()
+        .filter(|index| file.at(*index) == "trait" && file.kind(index + 1) == Some(Kind::Word))
+        .map(|index| {
+            let open = body_of(file, index + 2);
+            let end = file.behind_bracket(open);
+            let provides = |at: usize| file.at(behind_signature(file, at)) == "{";
+            Trait {
+                name: file.at(index + 1).to_owned(),
+                methods: methods(file, open..end)
+                    .into_iter()
+                    .filter(|(at, _)| provides(*at))
+                    .map(|(_, method)| method)
+                    .collect(),
+                body: open + 1..end.saturating_sub(1).max(open + 1),
+            }
+        })
+        .collect()
+}
+
+/// The functions of a file, without those for tests only. `blocks` and `traits` are those of the file.
+pub(crate) fn functions(
+    file: &SourceFile,
+    blocks: &[Implementation],
+    traits: &[Trait],
+) -> Vec<Function> {
+    let bodies = blocks
+        .iter()
+        .map(|block| &block.body)
+        .chain(traits.iter().map(|kind| &kind.body));
+    let of_types: BTreeSet<usize> = bodies
+        .flat_map(|body| methods(file, body.start.saturating_sub(1)..body.end + 1))
+        .map(|(at, _)| at)
+        .collect();
+    file.code()
+        .filter(|index| file.at(*index) == "fn" && file.kind(index + 1) == Some(Kind::Word))
+        .filter(|index| !of_types.contains(index))
+        .map(|index| {
+            let open = behind_signature(file, index);
+            let end = if file.at(open) == "{" {
+                file.behind_bracket(open).saturating_sub(1)
+            } else {
+                open
+            };
+            Function {
+                name: file.at(index + 1).to_owned(),
+                line: file.line(index),
+                receiver: receiver(file, index + 2),
+                body: open + 1..end.max(open + 1),
+            }
+        })
+        .collect()
+}
+
+/// The first parameter of a function, of whose name the token before this index is.
+fn receiver(file: &SourceFile, index: usize) -> Option<Receiver> {
+    let mut index = index;
+    let mut parameters = BTreeSet::new();
+    if file.at(index) == "<" {
+        let end = behind_angles(file, index);
+        for at in index..end {
+            if matches!(file.at(at), "<" | ",") && file.kind(at + 1) == Some(Kind::Word) {
+                parameters.insert(file.at(at + 1));
+            }
+        }
+        index = end;
+    }
+    index = file.behind_attributes(index + 1);
+    index += usize::from(file.at(index) == "mut");
+    if file.kind(index) != Some(Kind::Word) || !file.begins(index + 1, &[":", "&"]) {
+        return None;
+    }
+    let name = file.at(index).to_owned();
+    let mut path = referred(file, index + 2);
+    while let [.., last] = path.0.as_slice()
+        && POINTERS.contains(&last.as_str())
+        && file.at(path.1) == "<"
+    {
+        path = referred(file, path.1 + 1);
+    }
+    let is_type = path
+        .0
+        .first()
+        .is_some_and(|first| !parameters.contains(first.as_str()));
+    let is_named = !matches!(
+        path.0.first().map(String::as_str),
+        Some("impl" | "dyn" | "fn")
+    );
+    (is_type && is_named).then_some(Receiver { name, path: path.0 })
+}
+
+/// The path that begins at this index, behind `&`, a lifetime and `mut`; and the index behind it.
+fn referred(file: &SourceFile, mut index: usize) -> (Vec<String>, usize) {
+    while matches!(file.at(index), "&" | "mut") || file.kind(index) == Some(Kind::Lifetime) {
+        index += 1;
+    }
+    let mut path = Vec::new();
+    while file.kind(index) == Some(Kind::Word) {
+        path.push(file.at(index).to_owned());
+        index += 1;
+        if file.at(index) != "::" {
+            break;
+        }
+        index += 1;
+    }
+    (path, index)
+}
+
+/// Behind the `>` that closes the `<` at this index.
+pub(crate) fn behind_angles(file: &SourceFile, mut index: usize) -> usize {
+    let mut angles = 0_usize;
+    while index < file.tokens.len() {
+        match file.at(index) {
+            "<" => angles += 1,
+            ">" => {
+                angles = angles.saturating_sub(1);
+                if angles == 0 {
+                    return index + 1;
+                }
+            }
+            "(" | "[" | "{" => {
+                index = file.behind_bracket(index);
+                continue;
+            }
+            ")" | "]" | "}" | ";" => return index,
+            _ => {}
+        }
+        index += 1;
+    }
+    index
+}
+
+/// The bracket or semicolon behind the signature whose `fn` is at this index.
+fn behind_signature(file: &SourceFile, index: usize) -> usize {
+    let mut at = index + 2;
+    if file.at(at) == "<" {
+        at = behind_angles(file, at);
+    }
+    at = file.behind_bracket(at);
+    while at < file.tokens.len() && !matches!(file.at(at), "{" | ";") {
+        at = match file.at(at) {
+            "(" | "[" => file.behind_bracket(at),
+            _ => at + 1,
+        };
+    }
+    at
+}
+
+/// The methods between the brackets of these tokens, with where their `fn` is.
+fn methods(file: &SourceFile, block: Range<usize>) -> Vec<(usize, Method)> {
+    let mut depth = 0_usize;
+    let mut found = Vec::new();
+    for inner in block {
+        match file.at(inner) {
+            "{" => depth += 1,
+            "}" => depth = depth.saturating_sub(1),
+            "fn" if depth == 1
+                && file.kind(inner + 1) == Some(Kind::Word)
+                && !file.is_test(inner) =>
+            {
+                let method = Method {
+                    name: file.at(inner + 1).to_owned(),
+                    line: file.line(inner),
+                };
+                found.push((inner, method));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Names that a file declares, with their lines: types, traits, functions, constants, modules, fields and variants.
@@ -214,7 +420,7 @@ fn implementation(file: &SourceFile, index: usize) -> Option<Implementation> {
     }
     let mut at = index + 1;
     let mut angles = 0_usize;
-    let (mut name, mut of_trait, mut in_bounds) = (String::new(), false, false);
+    let (mut path, mut of_trait, mut in_bounds) = (Vec::new(), None, false);
     while at < file.tokens.len() && file.at(at) != "{" {
         match file.at(at) {
             "<" => angles += 1,
@@ -223,38 +429,26 @@ fn implementation(file: &SourceFile, index: usize) -> Option<Implementation> {
                 at = file.behind_bracket(at);
                 continue;
             }
-            "for" if angles == 0 && !in_bounds => of_trait = true,
+            "for" if angles == 0 && !in_bounds => of_trait = Some(std::mem::take(&mut path)),
             "where" if angles == 0 => in_bounds = true,
             word if angles == 0 && !in_bounds && file.kind(at) == Some(Kind::Word) => {
-                name = word.to_owned();
+                if file.at(at - 1) != "::" {
+                    path.clear();
+                }
+                path.push(word.to_owned());
             }
             _ => {}
         }
         at += 1;
     }
     let end = file.behind_bracket(at);
-    let mut depth = 0_usize;
-    let mut methods = Vec::new();
-    for inner in at..end {
-        match file.at(inner) {
-            "{" => depth += 1,
-            "}" => depth = depth.saturating_sub(1),
-            "fn" if depth == 1
-                && file.kind(inner + 1) == Some(Kind::Word)
-                && !file.is_test(inner) =>
-            {
-                methods.push(Method {
-                    name: file.at(inner + 1).to_owned(),
-                    line: file.line(inner),
-                });
-            }
-            _ => {}
-        }
-    }
     Some(Implementation {
-        name,
+        path,
         of_trait,
-        methods,
+        methods: methods(file, at..end)
+            .into_iter()
+            .map(|(_, method)| method)
+            .collect(),
         body: at + 1..end.saturating_sub(1).max(at + 1),
     })
 }
@@ -273,7 +467,10 @@ mod tests {
             "pub struct A<T: X<u8>> where T: Y {\n    /// B.\n    #[c(d)]\n    pub(crate) e: Option<HashMap<u8, (u8, T)>>,\n    f: u64,\n    g: fn(u8) -> bool,\n}\nstruct H(u64);\nstruct I;",
         );
         let found = definitions(&file);
-        let shapes: Vec<&Shape> = found.iter().map(|definition| &definition.shape).collect();
+        let shapes: Vec<&Shape> = found
+            .iter()
+            .map(|(_, definition)| &definition.shape)
+            .collect();
         let [Shape::Struct(fields), Shape::Tuple, Shape::Tuple] = shapes.as_slice() else {
             panic!("{shapes:?}");
         };
@@ -299,7 +496,7 @@ mod tests {
         let expect = ["B", "D", "E", "H"].map(str::to_owned).into();
         let shapes: Vec<Shape> = definitions(&file)
             .into_iter()
-            .map(|definition| definition.shape)
+            .map(|(_, definition)| definition.shape)
             .collect();
         assert_eq!(shapes, [Shape::Enum(expect)]);
         let names: Vec<String> = declared_names(&file)
@@ -314,19 +511,65 @@ mod tests {
         let file = file(
             "impl<T> A<T> where T: X {\n    fn b(c: impl Y) { fn inner() {} }\n    const fn d() -> fn(u8) { e }\n    #[cfg(test)]\n    fn f() {}\n}\nimpl<T> Z<u8> for a::A<T> {\n    fn g() {}\n}\nfn h() -> impl Y {}",
         );
-        let found: Vec<(String, bool, Vec<String>)> = implementations(&file)
+        let found: Vec<(String, Option<String>, Vec<String>)> = implementations(&file)
             .into_iter()
             .map(|found| {
                 let methods = found.methods.into_iter().map(|method| method.name);
-                (found.name, found.of_trait, methods.collect())
+                let of_trait = found.of_trait.map(|path| path.join("::"));
+                (found.path.join("::"), of_trait, methods.collect())
             })
             .collect();
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let expect = [
-            ("A".to_owned(), false, names(&["b", "d"])),
-            ("A".to_owned(), true, names(&["g"])),
+            ("A".to_owned(), None, names(&["b", "d"])),
+            ("a::A".to_owned(), Some("Z".to_owned()), names(&["g"])),
         ];
         assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn traits_have_the_methods_that_they_provide() {
+        let file = file(
+            "trait A: B<u8> where u8: C {\n    fn d(&self) -> [u8; 3];\n    fn e<F: Fn(u8) -> u8>(&self, f: F) where F: G { h() }\n}\n",
+        );
+        let found: Vec<(String, Vec<String>)> = traits(&file)
+            .into_iter()
+            .map(|kind| {
+                let methods = kind.methods.into_iter().map(|method| method.name);
+                (kind.name, methods.collect())
+            })
+            .collect();
+        assert_eq!(found, [("A".to_owned(), vec!["e".to_owned()])]);
+    }
+
+    #[test]
+    fn functions_have_a_receiver_if_their_first_parameter_refers_to_a_type() {
+        let file = file(
+            "fn a(b: &C) {}\nfn d<R: X<u8>>(mut e: &'a mut f::C<R>, g: &H) -> u8 {}\nfn i(j: &Arc<Box<C>>) { fn k(l: &C) {} }\n\
+             fn m<C>(n: &C) {}\nfn o(p: &impl C) {}\nfn q(r: C) {}\nfn s() {}\nimpl T { fn u(v: &C) {} }\ntrait W { fn x(y: &C) {} }\n",
+        );
+        let found: Vec<String> = functions(&file, &implementations(&file), &traits(&file))
+            .into_iter()
+            .map(|function| {
+                let receiver = function.receiver.map_or(String::new(), |receiver| {
+                    format!(" {}: {}", receiver.name, receiver.path.join("::"))
+                });
+                format!("{}{receiver}", function.name)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "a b: C",
+                "d e: f::C",
+                "i j: C",
+                "k l: C",
+                "m",
+                "o",
+                "q",
+                "s"
+            ]
+        );
     }
 
     #[test]

@@ -17,7 +17,8 @@ use std::path::Path;
 pub(crate) use file::SourceFile;
 pub(crate) use imports::{imports, paths};
 pub(crate) use items::{
-    Definition, Implementation, Shape, declared_names, definitions, implementations,
+    Definition, Function, Implementation, Method, Shape, Trait, behind_angles, declared_names,
+    definitions, functions, implementations, traits,
 };
 pub(crate) use lexer::Kind;
 
