@@ -27,13 +27,14 @@ usage: cargo run -p xtask -- <chore>
 chores:
   check                 exit 1 when a rule of the code base is broken, with a line for each violation
   check --list RULE [PLACE]   list what the ratchet lets pass as well
-  check --update        lower the numbers of crates/xtask/ratchet.csv to today's; never raises one
+  check --update        lower the numbers of crates/xtask/ratchet.csv to today's; never raises one; and write the page
   libraries             exit 1 when a library is under a licence, from a place or in versions that are not allowed
   conformance           write docs/conformance.md from the tags in code and tests
   conformance --check   write nothing; exit 1 when the file is out of date or a statement is unaccounted for
   commits [BASE]        exit 1 when a commit of BASE..HEAD does not load, or its subject is too long, with a line for each
   counts                write tables of what can be counted of the code base to standard output
   counts --root PATH    the same of another checkout
+  counts --page         write docs/internals/counts.md: what the rules about types, circles and parts see
 ";
 
 fn main() -> ExitCode {
@@ -79,6 +80,7 @@ fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
         ["commits"] => commits_of(None),
         ["commits", base] if !base.starts_with('-') => commits_of(Some(base)),
         ["counts"] => Ok((counts::tables(&root::find()?)?, ExitCode::SUCCESS)),
+        ["counts", "--page"] => Ok((check::write_page(&root::find()?)?, ExitCode::SUCCESS)),
         ["counts", "--root", path] => Ok((counts::tables(Path::new(path))?, ExitCode::SUCCESS)),
         _ => Err(USAGE.to_owned()),
     }

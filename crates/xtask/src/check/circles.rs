@@ -6,7 +6,7 @@ use crate::modules;
 use crate::source::Crate;
 
 /// So many files may be in a circle.
-const LIMIT: usize = 4;
+pub(super) const LIMIT: usize = 4;
 
 type Circles = fn(&Crate) -> Vec<Vec<String>>;
 

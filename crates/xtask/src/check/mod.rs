@@ -1,7 +1,7 @@
 //! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
-//! `readmes`, `words`, `habits`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `readmes`, `words`, `habits`, `page`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -14,6 +14,7 @@ mod dependencies;
 mod finding;
 mod habits;
 mod headers;
+mod page;
 mod parts;
 mod purity;
 mod ratchet;
@@ -27,6 +28,7 @@ use std::path::Path;
 
 use crate::source;
 use finding::Finding;
+use page::PAGE;
 use ratchet::{RATCHET, Ratchet};
 
 /// Compares with the ratchet. The inner result says how much was checked, or what is wrong, one violation per line.
@@ -44,7 +46,8 @@ pub(crate) fn check(root: &Path) -> Result<Result<String, String>, String> {
     Ok(Err(format!("{lines}{} violations\n", wrong.len())))
 }
 
-/// Lowers the numbers of the ratchet to today's, and never raises one. Without the file, writes it with today's.
+/// Lowers the numbers of the ratchet to today's, and never raises one. Without the file, writes it with today's. Writes the
+/// page of what the rules see as well, where there is one.
 pub(crate) fn update(root: &Path) -> Result<String, String> {
     let findings = findings(root)?;
     let path = root.join(RATCHET);
@@ -54,7 +57,20 @@ pub(crate) fn update(root: &Path) -> Result<String, String> {
         Err(_) => today,
     };
     fs::write(&path, lowered.render()).map_err(|error| format!("{}: {error}\n", path.display()))?;
+    if root.join(PAGE).is_file() {
+        write_page(root)?;
+    }
     Ok(format!("{RATCHET} allows {} findings\n", lowered.total()))
+}
+
+/// Writes the page of what the rules see.
+pub(crate) fn write_page(root: &Path) -> Result<String, String> {
+    let crates =
+        source::crates(root).map_err(|error| format!("reading {}: {error}\n", root.display()))?;
+    let path = root.join(PAGE);
+    fs::write(&path, page::page(&crates))
+        .map_err(|error| format!("{}: {error}\n", path.display()))?;
+    Ok(format!("{PAGE} is written\n"))
 }
 
 /// All findings of a rule, or of those whose names begin so, in one place or in all, those that the ratchet lets pass
@@ -84,6 +100,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(readmes::findings(root, &crates));
     found.extend(habits::findings(&crates));
     found.extend(words::findings(root, &crates)?);
+    found.extend(page::findings(root, &crates));
     Ok(found)
 }
 
@@ -185,7 +202,7 @@ mod tests {
     #[test]
     fn this_workspace_has_the_files_that_the_rules_read() {
         let root = crate::root::find().expect("a workspace");
-        for path in [RATCHET, words::GLOSSARY] {
+        for path in [RATCHET, words::GLOSSARY, PAGE] {
             assert!(root.join(path).is_file(), "{path}");
         }
     }

@@ -124,6 +124,16 @@ pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
         .collect()
 }
 
+/// The crates that have parts, each with the edges that there are.
+pub(super) fn of(crates: &[Crate]) -> Vec<(&Crate, BTreeSet<(String, String)>)> {
+    let has_parts = |member: &&Crate| ALLOWED.iter().any(|(name, _)| *name == member.name);
+    crates
+        .iter()
+        .filter(has_parts)
+        .map(|member| (member, edges(member).into_keys().collect()))
+        .collect()
+}
+
 fn compare(member: &Crate, allowed: &[(&str, &[&str])]) -> Vec<Finding> {
     let today = edges(member);
     let listed: BTreeSet<(&str, &str)> = allowed

@@ -68,12 +68,20 @@ pub(super) fn findings(crates: &[Crate]) -> Vec<Finding> {
 }
 
 /// What a type is called in the ratchet: with its module, where the crate has several types of the name.
-fn name(kind: &Type<'_>) -> String {
+pub(super) fn name(kind: &Type<'_>) -> String {
     if kind.is_only || kind.module.is_empty() {
         kind.name().to_owned()
     } else {
         format!("{}::{}", kind.module.join("::"), kind.name())
     }
+}
+
+/// Whether a type of a crate has more of anything than it may.
+pub(super) fn is_over(member: &Crate, kind: &Type<'_>) -> bool {
+    let place = format!("{} {}", member.name, name(kind));
+    RULES
+        .iter()
+        .any(|(rule, limit, parts)| parts(kind).len() > *limit && !is_list(rule, &place))
 }
 
 fn is_list(rule: &str, place: &str) -> bool {
