@@ -118,7 +118,8 @@ impl Inspect {
                 Answer::Messages(MessagesAnswer::Busy(BusyPart::Topics(rows)))
             }
             Question::Messages(MessagesQuestion::FailedLogins) => {
-                let rows = failed_logins::here(&self.node, &self.own());
+                let own = self.own();
+                let rows = failed_logins::here(&self.node.guard, (own.node, &own.name));
                 Answer::Messages(MessagesAnswer::FailedLogins(rows))
             }
             Question::Messages(MessagesQuestion::Watch { client_id }) => {

@@ -20,10 +20,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::{try_join, try_join_all};
 
 use super::parts::{BusyPart, Limit, MessagesAnswer, MessagesQuestion};
-use super::question::Part;
+use super::question::{Answer, Part, Question};
 use super::rows::Own;
 use super::state::Inspect;
-use super::{failed_logins, loops, messages, node};
+use super::{failed_logins, gather, loops, messages, node};
 use crate::node::Node;
 
 /// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
@@ -199,7 +199,17 @@ impl Traffic for AskingTraffic {
 
     fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {
         let inspect = Arc::clone(&self.0);
-        async move { Ok(failed_logins::all(&inspect, budget).await) }.boxed()
+        async move {
+            let question = Question::Messages(MessagesQuestion::FailedLogins);
+            let answers = gather::all(&inspect, question, budget).await;
+            let (parts, partial) = gather::sort(answers, "failed_logins", |answer| match answer {
+                Answer::Messages(MessagesAnswer::FailedLogins(rows)) => Some(rows),
+                _ => None,
+            });
+            let all = failed_logins::sorted(parts.into_iter().flat_map(|(.., rows)| rows));
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
     }
 
     fn shard_history(
