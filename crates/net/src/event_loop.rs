@@ -115,6 +115,8 @@ pub(crate) struct Core<S: Service> {
     left: usize,
     /// When this turn began.
     began: Micros,
+    /// When the last one ended.
+    finished: Micros,
     read_buffer: Vec<u8>,
     /// What layers made of what was read; empty between calls.
     inner_buffer: Vec<u8>,
@@ -204,6 +206,7 @@ impl<S: Service> EventLoops<S> {
                 batch: Vec::new(),
                 left: 0,
                 began: Micros::default(),
+                finished: Micros::default(),
                 read_buffer: vec![0; CHUNK],
                 inner_buffer: Vec::new(),
                 write_buffer: Vec::with_capacity(CHUNK),
@@ -258,6 +261,12 @@ impl<S: Service> EventLoops<S> {
     }
 }
 
+impl<S: Service> Peer<S> {
+    fn now(&self) -> Micros {
+        Micros(self.clock.now_us())
+    }
+}
+
 /// A loop's thread.
 fn run<S: Service>(peers: &[Peer<S>], index: usize) {
     let Some(me) = peers.get(index) else { return };
@@ -266,11 +275,12 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize) {
     let mut wait = Some((0, 0));
     let mut receivers = VecDeque::new();
     let mut host = (index == HOST).then(|| Host::new(peers));
-    let mut meter = Meter::start();
+    let mut until = me.now();
+    let mut meter = Meter::start(until);
     loop {
         me.asleep.store(true, Ordering::SeqCst);
         let mut timeout = wait.map(|(ms, _)| Duration::from_millis(ms));
-        if let Some(parked) = host.as_ref().and_then(Host::wait) {
+        if let Some(parked) = host.as_ref().and_then(|host| host.wait(until)) {
             timeout = Some(timeout.map_or(parked, |own| own.min(parked)));
         }
         if !me.inbox.lock().is_empty() {
@@ -283,9 +293,9 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize) {
             return;
         }
         me.asleep.store(false, Ordering::SeqCst);
-        meter.wake();
         let mut core = me.core.lock();
         core.begin_turn();
+        meter.wake(core.began);
         core.take_inbox(me);
         for event in &events {
             match event.token() {
@@ -302,15 +312,23 @@ fn run<S: Service>(peers: &[Peer<S>], index: usize) {
             return;
         }
         wait = core.wait();
+        let finished = core.finished;
         // Under the lock: who runs a turn of this loop next compares with it, and wakes us if it must.
         me.plan(wait);
         core.hand_out(peers, &mut receivers);
         drop(core);
+        let has_receivers = !receivers.is_empty();
         look_after(peers, &mut receivers);
-        if let Some(host) = &mut host {
-            host.run_parked(&mut receivers);
-        }
-        let Some(busy) = meter.sleep() else { continue };
+        let has_run = host
+            .as_mut()
+            .is_some_and(|host| host.run_parked(finished, &mut receivers));
+        until = match has_receivers || has_run {
+            true => me.now(),
+            false => finished,
+        };
+        let Some(busy) = meter.sleep(until) else {
+            continue;
+        };
         match &mut host {
             Some(host) => host.share_load(busy),
             None if busy < PARK_BELOW && host_load(peers) < PARK_BELOW_HOST => {
@@ -483,7 +501,8 @@ impl<S: Service> Core<S> {
             self.open_mail(&mut own);
             self.flush_touched();
         }
-        let took = self.io.clock.now_us().saturating_sub(self.began.0);
+        self.finished = Micros(self.io.clock.now_us());
+        let took = self.finished.0.saturating_sub(self.began.0);
         self.io.stats.turn_time.record(Micros(took));
     }
 
@@ -493,7 +512,8 @@ impl<S: Service> Core<S> {
             return Some((0, self.io.now_ms));
         }
         let at = self.io.timers.next()?;
-        Some((at.saturating_sub(self.io.clock.now_ms()), at))
+        // A turn has just ended.
+        Some((at.saturating_sub(self.finished.0 / 1_000), at))
     }
 
     /// Puts the turn's mail into the inboxes of its receivers.

@@ -15,8 +15,9 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use histogram::Micros;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Registry, Token};
 use net_api::Service;
@@ -33,7 +34,7 @@ pub(crate) const FIRST_PARKED: usize = 1 << 61;
 const ROUNDS: usize = 4;
 
 /// Over how long the load of a thread is measured.
-const WINDOW: Duration = Duration::from_millis(10);
+const WINDOW_US: u64 = 10_000;
 
 /// A thread parks if it is busy for less than this share of the time, in percent …
 pub(crate) const PARK_BELOW: u8 = 15;
@@ -137,8 +138,8 @@ impl<'a, S: Service> Host<'a, S> {
         self.peers.iter().enumerate().filter(parked)
     }
 
-    /// How long the host may sleep for the sake of the parked loops.
-    pub(crate) fn wait(&self) -> Option<Duration> {
+    /// How long the host may sleep from `now` on for the sake of the parked loops.
+    pub(crate) fn wait(&self, now: Micros) -> Option<Duration> {
         if !self.again.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -149,10 +150,7 @@ impl<'a, S: Service> Host<'a, S> {
         if soonest == u64::MAX {
             return None;
         }
-        let clock = self.peers.get(HOST)?.clock;
-        Some(Duration::from_millis(
-            soonest.saturating_sub(clock.now_ms()),
-        ))
+        Some(Duration::from_millis(soonest.saturating_sub(now.0 / 1_000)))
     }
 
     /// A parked loop's epoll instance has events.
@@ -161,22 +159,22 @@ impl<'a, S: Service> Host<'a, S> {
     }
 
     /// Runs turns of the parked loops that have events or deadlines.
-    pub(crate) fn run_parked(&mut self, receivers: &mut VecDeque<usize>) {
-        let Some(clock) = self.peers.get(HOST).map(|host| host.clock) else {
-            return;
-        };
+    /// `now`: when this thread's own turn has ended. Whether there was a turn to run.
+    pub(crate) fn run_parked(&mut self, now: Micros, receivers: &mut VecDeque<usize>) -> bool {
         let mut due = std::mem::take(&mut self.due);
         due.append(&mut self.again);
         for (index, peer) in self.parked() {
             let wakes_at = peer.wakes_at.load(Ordering::Relaxed);
-            if wakes_at != u64::MAX && !due.contains(&index) && wakes_at <= clock.now_ms() {
+            if wakes_at != u64::MAX && !due.contains(&index) && wakes_at <= now.0 / 1_000 {
                 due.push(index);
             }
         }
+        let has_run = !due.is_empty();
         for index in due.drain(..) {
             self.run_one(index, receivers);
         }
         self.due = due;
+        has_run
     }
 
     fn run_one(&mut self, index: usize, receivers: &mut VecDeque<usize>) {
@@ -240,37 +238,35 @@ impl<'a, S: Service> Host<'a, S> {
 
 /// How much of its time a thread works.
 pub(crate) struct Meter {
-    window: Instant,
-    woken: Instant,
-    busy: Duration,
+    window: Micros,
+    woken: Micros,
+    busy: Micros,
 }
 
 impl Meter {
-    pub(crate) fn start() -> Self {
-        let now = Instant::now();
+    pub(crate) fn start(now: Micros) -> Self {
         Self {
             window: now,
             woken: now,
-            busy: Duration::ZERO,
+            busy: Micros::default(),
         }
     }
 
-    /// Work begins.
-    pub(crate) fn wake(&mut self) {
-        self.woken = Instant::now();
+    /// Work has begun. Times are those that turns have read: a clock costs as much as a small part of a message.
+    pub(crate) fn wake(&mut self, at: Micros) {
+        self.woken = at;
     }
 
     /// Work ends. At the end of a window: the share of it that was work, in percent.
-    pub(crate) fn sleep(&mut self) -> Option<u8> {
-        let now = Instant::now();
-        self.busy += now - self.woken;
-        let window = now - self.window;
-        if window < WINDOW {
+    pub(crate) fn sleep(&mut self, now: Micros) -> Option<u8> {
+        self.busy.0 += now.0.saturating_sub(self.woken.0);
+        let window = now.0.saturating_sub(self.window.0);
+        if window < WINDOW_US {
             return None;
         }
-        let percent = self.busy.as_micros() * 100 / window.as_micros().max(1);
+        let percent = self.busy.0 * 100 / window.max(1);
         self.window = now;
-        self.busy = Duration::ZERO;
+        self.busy = Micros::default();
         Some(u8::try_from(percent).unwrap_or(100))
     }
 }

@@ -82,3 +82,14 @@ impl Client {
         Some((inbox, &self.session))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_as_small_as_it_was() {
+        // Each connection has one, its session included: docs/internals/budget.md.
+        assert_eq!(size_of::<Client>(), 376);
+    }
+}
