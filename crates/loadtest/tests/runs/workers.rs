@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use crate::crew::{Failing, Then, connection, messages, open, record, settings, worker};
 
 /// Longer than the second between two reports, and than others may be kept from their processor.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// What is said of a run of three workers, the last of which is `odd`; all connections to the broker have
 /// ended then.
