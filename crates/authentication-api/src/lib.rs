@@ -103,6 +103,8 @@ pub enum Verdict {
 pub enum Denial {
     /// User name, password, token or proof are wrong, or no authenticator knows the client.
     Credentials,
+    /// They were genuine, and have ended: a token that was signed as it should be, and is too old. Nobody has guessed.
+    Ended,
     /// An authenticator could not be asked.
     Unavailable,
 }

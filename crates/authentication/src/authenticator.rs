@@ -33,6 +33,8 @@ pub(crate) enum Opinion {
     Allow(Box<Identity>),
     /// It may not, whoever comes next in the chain.
     Deny,
+    /// It may not any more: what it shows is genuine, and has ended.
+    Ended,
     /// It is not known here: the next is asked.
     Ignore,
     /// There is no answer; why, for the log, without secrets.

@@ -136,6 +136,7 @@ impl Chain {
             match member.authenticator.look_up(user).await {
                 Opinion::Allow(identity) => return Verdict::Allow(identity),
                 Opinion::Deny => return Verdict::Deny(Denial::Credentials),
+                Opinion::Ended => return Verdict::Deny(Denial::Ended),
                 Opinion::Ignore => {}
                 Opinion::Failed(reason) => {
                     member.report(&reason);
@@ -152,6 +153,7 @@ impl Chain {
             match member.authenticator.authenticate(credentials).await {
                 Opinion::Allow(identity) => return Verdict::Allow(identity),
                 Opinion::Deny => return Verdict::Deny(Denial::Credentials),
+                Opinion::Ended => return Verdict::Deny(Denial::Ended),
                 Opinion::Ignore => {}
                 Opinion::Failed(reason) => {
                     member.report(&reason);

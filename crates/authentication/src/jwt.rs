@@ -11,6 +11,7 @@ mod published;
 use std::{path::Path, str, sync::Arc};
 
 use config::{JwtConfig, JwtFrom};
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
@@ -45,6 +46,8 @@ pub(crate) struct Jwt {
 enum Refusal {
     /// It is bad.
     Token(String),
+    /// It is genuine, and has ended.
+    Ended,
     /// There are no keys to tell.
     NoKeys(String),
 }
@@ -111,6 +114,10 @@ impl Jwt {
                 tracing::debug!(authenticator = self.name, "a token is refused: {reason}");
                 Opinion::Deny
             }
+            Err(Refusal::Ended) => {
+                tracing::debug!(authenticator = self.name, "a token has ended");
+                Opinion::Ended
+            }
             Err(Refusal::NoKeys(reason)) => Opinion::Failed(reason),
         }
     }
@@ -131,13 +138,12 @@ impl Jwt {
         let validation = self.validation(header.alg);
         let verified = |keys: &[Key]| verified(token, &header, keys, &validation);
         match (verified(&self.keys), &self.served) {
-            (Err(_), Some(served)) => {
+            (Err(Refusal::Token(_)), Some(served)) => {
                 let keys = served.keys_for(header.kid.as_deref()).await;
                 verified(&keys.map_err(Refusal::NoKeys)?)
             }
             (result, _) => result,
         }
-        .map_err(Refusal::Token)
     }
 
     fn check_header(&self, header: &Header) -> Result<(), String> {
@@ -272,15 +278,19 @@ fn verified(
     header: &Header,
     keys: &[Key],
     validation: &Validation,
-) -> Result<Claims, String> {
+) -> Result<Claims, Refusal> {
     let mut reason = "no key is for it".to_owned();
     for key in keys.iter().filter(|key| key.suits(header)) {
         match decode(token, key.decoding_key(), validation) {
             Ok(token) => return Ok(token.claims),
+            // The signature is looked at first.
+            Err(error) if matches!(error.kind(), ErrorKind::ExpiredSignature) => {
+                return Err(Refusal::Ended);
+            }
             Err(error) => reason = error.to_string(),
         }
     }
-    Err(reason)
+    Err(Refusal::Token(reason))
 }
 
 fn text<'a>(claims: &'a Claims, name: &str) -> Result<&'a str, String> {

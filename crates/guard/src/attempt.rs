@@ -201,6 +201,16 @@ impl Attempt {
         self.end(counted, false);
     }
 
+    /// The login was denied, and was no guess: what it has shown was right once.
+    pub fn ended(self, now_ms: u64) {
+        let guard = &self.guard;
+        guard.failed_logins.fetch_add(1, Ordering::Relaxed);
+        if let Some(counted) = self.counted {
+            let user = self.username.as_deref();
+            guard.failing.failed(counted.login.0, user, now_ms);
+        }
+    }
+
     /// The login was allowed: earlier failures for its user name at its address are forgotten, unless its credentials
     /// were known to be right.
     pub fn succeeded(mut self) {

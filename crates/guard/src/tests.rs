@@ -588,6 +588,19 @@ fn the_same_wrong_password_is_judged_no_more_often_at_the_same_time() {
 }
 
 #[test]
+fn tokens_that_have_ended_are_no_guesses() {
+    let guard = guard(&config());
+    let here = some("192.0.2.1");
+    for number in 0..100 {
+        let token = format!("token {number}");
+        let attempt = guard.begin_login(here, password("fleet", &token), 0);
+        attempt.expect("is judged").ended(0);
+    }
+    assert_eq!((guard.failed_logins(), guard.remembered().logins), (100, 0));
+    assert_eq!(guard.failing(1)[0].total.denied, Logins(100));
+}
+
+#[test]
 fn failures_are_forgotten_when_files_are_read_again() {
     let guard = guard(&config());
     let here = some("192.0.2.1");

@@ -465,6 +465,7 @@ fn settle(attempt: Attempt, verdict: &Verdict, now_ms: u64) {
     match verdict {
         Verdict::Allow(_) => attempt.succeeded(),
         Verdict::Deny(Denial::Credentials) => attempt.failed(now_ms),
+        Verdict::Deny(Denial::Ended) => attempt.ended(now_ms),
         Verdict::Deny(Denial::Unavailable) => {}
     }
 }
@@ -474,13 +475,14 @@ fn settle_step(attempt: Attempt, step: &Step, now_ms: u64) {
     match step {
         Step::Done(..) => attempt.succeeded(),
         Step::Denied(Denial::Credentials) => attempt.failed(now_ms),
+        Step::Denied(Denial::Ended) => attempt.ended(now_ms),
         Step::Denied(Denial::Unavailable) | Step::Challenge(..) => {}
     }
 }
 
 fn count_denial(stats: &BrokerStats, denial: Denial) {
     match denial {
-        Denial::Credentials => stats.logins_denied.add(1),
+        Denial::Credentials | Denial::Ended => stats.logins_denied.add(1),
         Denial::Unavailable => stats.logins_failed.add(1),
     }
 }

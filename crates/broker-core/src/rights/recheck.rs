@@ -35,7 +35,7 @@ impl<R: Rim> ClientLoop<R> {
                     end_connection(self, io, key);
                 }
             }
-            Some((_, Verdict::Deny(Denial::Unavailable))) | None => {}
+            Some((_, Verdict::Deny(Denial::Ended | Denial::Unavailable))) | None => {}
         }
         let every = self.settings.recheck;
         match self.unjudged.rechecks.next(io.now_ms(), every) {
