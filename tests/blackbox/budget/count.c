@@ -24,7 +24,7 @@
 
 enum { ALLOCATIONS, ALLOCATED, FREED, CLOCKS, CALLS, COPIED, COUNTERS };
 
-/* Live allocations of a size, up to this many bytes, for all threads together. */
+/* Blocks up to this many bytes are counted by their size. */
 #define SIZES 4096
 
 struct thread {
@@ -33,13 +33,14 @@ struct thread {
     _Atomic int64_t waits;
     _Atomic int64_t is_waiting;
     int64_t counts[COUNTERS];
+    /* Blocks that it has allocated, less those that it has freed, by their size in steps of eight bytes. */
+    int64_t live[SIZES / 8 + 1];
 };
 
 #define THREADS 1024
 
 struct counts {
     _Atomic int64_t threads;
-    _Atomic int64_t live[SIZES / 8 + 1];
     struct thread of[THREADS];
 };
 
@@ -84,7 +85,7 @@ static struct head *head_of(void *block) { return (struct head *)block - 1; }
 
 static void live(size_t size, int64_t by) {
     if (size <= SIZES)
-        atomic_fetch_add_explicit(&all->live[(size + 7) / 8], by, memory_order_relaxed);
+        mine()->live[(size + 7) / 8] += by;
 }
 
 static void *allocate(size_t alignment, size_t size) {

@@ -23,8 +23,10 @@ COUNTED = ("allocations", "allocated", "freed", "clocks", "calls", "copied")
 JUDGED = ("allocations", "allocated", "clocks", "calls", "copied")
 LARGEST = 4096
 _SIZES = LARGEST // 8 + 1
-_THREADS_AT = 8 + 8 * _SIZES
+_THREADS_AT = 8
 _THREAD = struct.Struct(f"<3q{len(COUNTED)}q")
+_LIVE = struct.Struct(f"<{_SIZES}q")
+_THREAD_BYTES = _THREAD.size + _LIVE.size
 MOST_THREADS = 1024
 
 
@@ -45,9 +47,10 @@ class CountedBroker(Broker):
         super().__init__({"sys.intervalSeconds": 0, **sets}, binary=str(PROGRAM), env=environment)
         with self._file.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.watched = {
-            slot: name for slot, name in self._threads().items() if name.startswith(watched)
-        }
+        # A thread is counted, and has its name, when it has done something.
+        wanted = {f"loop-{number}" for number in range(sets["eventLoops"])} | {"store-0", "log"}
+        until(lambda: wanted <= set(self._threads().values()), what="threads that have begun")
+        self.watched = {slot: name for slot, name in self._threads().items() if name.startswith(watched)}
 
     def _threads(self) -> dict[int, str]:
         """The names of the threads that run, by their place in the file."""
@@ -62,7 +65,7 @@ class CountedBroker(Broker):
         return names
 
     def _thread(self, slot):
-        return _THREAD.unpack_from(self._map, _THREADS_AT + slot * _THREAD.size)
+        return _THREAD.unpack_from(self._map, _THREADS_AT + slot * _THREAD_BYTES)
 
     def _waits(self):
         return {slot: self._thread(slot)[1] for slot in self.watched}
@@ -78,15 +81,18 @@ class CountedBroker(Broker):
         return {kind: tuple(map(sum, zip(*counters))) for kind, counters in kinds.items()}
 
     def live(self) -> dict[int, int]:
-        """How many blocks of up to so many bytes are allocated, by their size in steps of eight bytes."""
-        counts = struct.unpack_from(f"<{_SIZES}q", self._map, 8)
+        """How many blocks of up to so many bytes event loops have allocated and not freed, by their size in steps of eight
+        bytes."""
+        places = [_THREADS_AT + slot * _THREAD_BYTES + _THREAD.size for slot in self._loops()]
+        counts = map(sum, zip(*(_LIVE.unpack_from(self._map, place) for place in places)))
         return {8 * place: count for place, count in enumerate(counts) if count}
 
     def held(self) -> int:
-        """Bytes that are allocated."""
-        (count,) = struct.unpack_from("<q", self._map)
-        threads = [self._thread(slot)[3:] for slot in range(count)]
-        return sum(allocated - freed for _, allocated, freed, *_ in threads)
+        """Bytes that they have allocated and not freed."""
+        return sum(allocated - freed for _, allocated, freed, *_ in (self._thread(slot)[3:] for slot in self._loops()))
+
+    def _loops(self):
+        return [slot for slot, name in self.watched.items() if name.startswith("loop-")]
 
     def step(self, action):
         """Does what some watched thread has work from, and waits until all of them have done it."""
