@@ -10,9 +10,9 @@ fn launch(command: &[&str], files: &[(&str, &str)]) -> Launch {
     }
 }
 
-/// An address that nobody listens on.
+/// An address that nobody listens on, nor will: its port is free again, and tests beside this one listen on 127.0.0.1.
 fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.93.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
