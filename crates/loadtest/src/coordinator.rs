@@ -317,19 +317,20 @@ fn prepare(
         };
         crew.tell(index, &Command::Prepare(Box::new(order)))?;
     }
-    let (mut connections, mut prepared) = (0, 0);
+    let mut connections = 0;
+    let mut are_prepared = vec![false; crew.len()];
     let deadline = Instant::now() + ANSWER;
-    while prepared < crew.len() {
+    while let Some(late) = are_prepared.iter().position(|is_prepared| !is_prepared) {
         match crew.hear(deadline)? {
             Some((index, Report::Hello(version))) => check_version(crew, index, version)?,
-            Some((_, Report::Prepared(count))) => {
+            Some((index, Report::Prepared(count))) => {
                 connections += count;
-                prepared += 1;
+                are_prepared[index] = true;
             }
             // Those who are prepared tick on while others, with more to prepare, are not.
             Some((_, Report::Tick(_))) => {}
             Some((index, _)) => return Err(PlayError::OutOfTurn(crew.name(index).to_owned())),
-            None => return Err(silent(crew, 0)),
+            None => return Err(silent(crew, late)),
         }
     }
     Ok(connections)
@@ -529,10 +530,10 @@ impl<'a> Watch<'a> {
         mut is_wanted: impl FnMut(Report) -> Result<T, Report>,
     ) -> Result<Vec<T>, PlayError> {
         let mut collected: Vec<Option<T>> = (0..self.crew.len()).map(|_| None).collect();
-        while collected.iter().any(Option::is_none) {
+        while let Some(late) = collected.iter().position(Option::is_none) {
             let deadline = Instant::now() + ANSWER;
             let Some((index, report)) = self.crew.hear(deadline)? else {
-                return Err(silent(&self.crew, 0));
+                return Err(silent(&self.crew, late));
             };
             match is_wanted(report) {
                 Ok(value) => collected[index] = Some(value),

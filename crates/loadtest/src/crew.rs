@@ -96,13 +96,7 @@ struct Member {
     /// Whether its clock may differ from this machine's.
     is_remote: bool,
     heard: Instant,
-    /// How many reports it has made.
-    reports: Reports,
 }
-
-/// A number of reports.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Reports(u64);
 
 /// Workers, ready to be told what to do.
 pub struct Crew {
@@ -228,7 +222,6 @@ impl Crew {
             child: None,
             is_remote,
             heard: Instant::now(),
-            reports: Reports::default(),
         });
     }
 
@@ -277,7 +270,6 @@ impl Crew {
             match received {
                 Ok((index, Ok(report))) => {
                     self.members[index].heard = Instant::now();
-                    self.members[index].reports.0 += 1;
                     if let Report::Failed(message) = report {
                         return Err(CrewError::Failed(self.members[index].name.clone(), message));
                     }
@@ -301,16 +293,8 @@ impl Crew {
         if now < quietest.heard + self.silence {
             return Ok(quietest.heard + self.silence);
         }
-        // While all wait for one, the others are silent for as long: who is behind has said less than they have.
-        let behind = self
-            .members
-            .iter()
-            .min_by_key(|member| (member.reports, member.heard))
-            .unwrap_or(quietest);
-        Err(Some(CrewError::Silent(
-            behind.name.clone(),
-            now - behind.heard,
-        )))
+        let silent = now - quietest.heard;
+        Err(Some(CrewError::Silent(quietest.name.clone(), silent)))
     }
 
     /// What a worker said last tells more than that its pipe broke. The others talk on meanwhile.
