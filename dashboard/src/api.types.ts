@@ -35,6 +35,8 @@ export type EventKind = "client.connected" | "client.disconnected" | "client.ref
 export type EventSubject = { node: NodeId; node_name: string; state: SubjectState };
 export type Evict = { force: boolean; node: NodeId };
 export type EvictBody = { dry_run: boolean; force: boolean };
+export type FailedLoginsRow = { address: string; denied: number; last: At; node: NodeId; node_name: string; refused: number; users: (FailedUser)[] };
+export type FailedUser = { denied: number; last: At; refused: number; user: string | null };
 export type Gone = { address: string | null; client_id: string; disconnected: boolean; node: NodeId | null; session_ended: boolean };
 export type HalfStatus = { below: Percent; slot: number };
 export type Health = { alarms: (Alarm)[]; nodes: (NodeCheck)[]; partial: (Missing)[]; state: HealthState };
@@ -74,6 +76,7 @@ export type Page_BusyClient = { items: (BusyRates & { client_id: string; delay_m
 export type Page_BusyTopic = { items: (BusyRates & { topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_ClientRow = { items: ({ address: string | null; client_id: string; durable: boolean; node: NodeId | null; node_name: string | null; queue_messages: number | null; since: At | null; state: ClientState; user: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_DropRow = { items: ({ at: At; bytes: number; client_id: string; node: NodeId; node_name: string; qos: number; reason: string; role: string; topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_FailedLoginsRow = { items: ({ address: string; denied: number; last: At; node: NodeId; node_name: string; refused: number; users: (FailedUser)[] })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_HolderRow = { items: ({ durable: boolean; last: At; publisher: string; subscriber: string | null; times: number })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_ListenerRow = { items: ({ accepted: number | null; address: string; certificate: ListenerCertificate | null; connections: number | null; failed_handshakes: number | null; kind: string; node: NodeId; node_name: string; refused: number | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_NodeRow = { items: ({ address: string | null; clock_offset_ms: number | null; connections: number | null; health: NodeHealth | null; incarnation: number; node: NodeId; node_name: string; reach: Reach; state: NodeState; version: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -143,6 +146,7 @@ export interface Get {
   "/drops/sessions": { answer: Page_SessionDrops; body: null };
   "/drops/totals": { answer: DropSums; body: null };
   "/events": { answer: Event; body: null };
+  "/failed-logins": { answer: Page_FailedLoginsRow; body: null };
   "/health": { answer: Health; body: null };
   "/listeners": { answer: Page_ListenerRow; body: null };
   "/me": { answer: Me; body: null };
