@@ -201,13 +201,20 @@ impl Attempt {
         self.end(counted, false);
     }
 
-    /// The login was denied, and was no guess: what it has shown was right once.
+    /// The login was denied, and was no guess: what it has shown was right once. It waits for itself alone.
     pub fn ended(self, now_ms: u64) {
         let guard = &self.guard;
         guard.failed_logins.fetch_add(1, Ordering::Relaxed);
         if let Some(counted) = self.counted {
             let user = self.username.as_deref();
             guard.failing.failed(counted.login.0, user, now_ms);
+            let limits = *guard.limits.read();
+            if let Some(shown) = counted.credentials {
+                guard.proven.forget(&shown);
+            }
+            if limits.failed_logins.is_some() {
+                guard.is_new_guess(counted, &limits, now_ms);
+            }
         }
     }
 

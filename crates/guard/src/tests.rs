@@ -598,6 +598,18 @@ fn tokens_that_have_ended_are_no_guesses() {
     }
     assert_eq!((guard.failed_logins(), guard.remembered().logins), (100, 0));
     assert_eq!(guard.failing(1)[0].total.denied, Logins(100));
+    // The same one again and again is looked at less and less often.
+    for _ in 0..2 {
+        let attempt = guard.begin_login(here, password("fleet", "token 1"), 0);
+        attempt.expect("is judged").ended(0);
+    }
+    let again = guard.begin_login(here, password("fleet", "token 1"), 0);
+    assert_eq!(again.err(), WAITS);
+    assert!(
+        guard
+            .begin_login(here, password("fleet", "token 2"), 0)
+            .is_ok()
+    );
 }
 
 #[test]
