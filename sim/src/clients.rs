@@ -68,6 +68,8 @@ struct Link {
     node: u64,
     life: u64,
     label: String,
+    /// Counts connections of all clients.
+    number: u64,
     stage: Stage,
     will: Option<u64>,
     subscribing: BTreeMap<PacketId, String>,
@@ -401,6 +403,7 @@ impl World {
                 }
                 self.note(&format!("client {index} is connected to {node}"));
                 self.check_owner(index);
+                self.say_online(index);
             }
             Told::Refused | Told::Disconnected => {}
             Told::Message {
@@ -679,8 +682,8 @@ impl World {
         }
         let node = alive[self.chance.below(alive.len())];
         let at = self.chance.below(LOOPS);
-        let number = self.number();
-        let label = format!("{}#{number}", self.clients.clients[index].name);
+        let connection = self.number();
+        let label = format!("{}#{connection}", self.clients.clients[index].name);
         let has_will = self.clients.clients[index].is_durable && self.chance.below(2) == 0;
         let will = has_will.then(|| self.number());
         let (client, now) = (&mut self.clients.clients[index], self.now);
@@ -711,6 +714,7 @@ impl World {
             let (topic, fate) = (will_topic, WillFate::Unknown);
             let will = Will {
                 topic,
+                connection,
                 begun: now,
                 fate,
             };
@@ -726,6 +730,7 @@ impl World {
             node,
             life,
             label,
+            number: connection,
             stage: Stage::Connecting,
             will,
             subscribing: BTreeMap::new(),
@@ -770,16 +775,30 @@ impl World {
         self.publish_to(index, topic, qos, false);
     }
 
+    /// A client that leaves wills says on their topic that it is there, as the first thing on a connection.
+    fn say_online(&mut self, index: usize) {
+        let client = &self.clients.clients[index];
+        let connection = client.link.as_ref().map_or(0, |link| link.number);
+        if index == 0 || !client.is_durable || self.clients.is_ending {
+            return;
+        }
+        let topic = format!("w/{}", client.name);
+        if let Some(number) = self.publish_to(index, topic, QoS::AtLeastOnce, false) {
+            self.history.presences.insert(number, connection);
+        }
+    }
+
     fn retain(&mut self, index: usize) {
         let topic = format!("r/{}", self.chance.below(RETAINED_TOPICS));
         self.publish_to(index, topic, QoS::AtLeastOnce, true);
     }
 
-    fn publish_to(&mut self, index: usize, topic: String, qos: QoS, retain: bool) {
+    /// The number of the message; `None`: too much is not acknowledged.
+    fn publish_to(&mut self, index: usize, topic: String, qos: QoS, retain: bool) -> Option<u64> {
         let number = self.number();
         let client = &mut self.clients.clients[index];
         if client.mqtt.in_flight() >= OUTBOX || !client.mqtt.has_room(qos) {
-            return;
+            return None;
         }
         let sent = Sent {
             number,
@@ -802,6 +821,7 @@ impl World {
             is_refused: false,
         };
         self.history.published.insert(number, published);
+        Some(number)
     }
 
     /// The last client looks at all that is retained. False: it still does.

@@ -42,6 +42,8 @@ pub(crate) enum WillFate {
 #[derive(Clone, Debug)]
 pub(crate) struct Will {
     pub(crate) topic: String,
+    /// The connection that it was left with; later ones of its client have higher numbers.
+    pub(crate) connection: u64,
     /// When CONNECT was sent.
     pub(crate) begun: u64,
     pub(crate) fate: WillFate,
@@ -85,6 +87,8 @@ pub(crate) struct History {
     /// By number.
     pub(crate) published: BTreeMap<u64, Published>,
     pub(crate) wills: BTreeMap<u64, Will>,
+    /// By number: of messages to the topic of their client's wills, the connection that they were sent by first.
+    pub(crate) presences: BTreeMap<u64, u64>,
     /// By durable client and filter.
     pub(crate) subscribed: BTreeMap<usize, BTreeMap<String, Subscribed>>,
     /// By durable client and message.

@@ -23,6 +23,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     }
     p04_once::check(&world.history)?;
     p04_in_order::check(&world.history)?;
+    p06_wills::check_order(&world.history)?;
     calm::check(&world.history)?;
     retention::check(&world.history)?;
     p03_routes::check(world)?;

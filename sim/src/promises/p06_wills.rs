@@ -1,5 +1,8 @@
 //! P6: a will is published if its connection ended without DISCONNECT, and not while it is open, or if it ended with
-//! one. That it is published once is `p04_once.rs`.
+//! one. It comes before what its client sends by a later connection, or not at all. That it is published once is
+//! `p04_once.rs`.
+
+use std::collections::BTreeMap;
 
 use crate::history::{History, WillFate, matches};
 
@@ -25,6 +28,36 @@ pub(super) fn check(history: &History) -> Result<(), String> {
                 }
             }
             WillFate::Unknown => {}
+        }
+    }
+    Ok(())
+}
+
+/// No will comes after what a later connection of its client has sent.
+pub(super) fn check_order(history: &History) -> Result<(), String> {
+    // By receiver and topic: the presences that it was given, by their connections.
+    let mut presences: BTreeMap<(usize, &str), Vec<(u64, u64, u64)>> = BTreeMap::new();
+    for ((client, number), given) in &history.given {
+        if let Some(connection) = history.presences.get(number)
+            && let Some(message) = history.published.get(number)
+        {
+            let of_topic = presences.entry((*client, &message.topic)).or_default();
+            of_topic.push((*connection, *number, given.place));
+        }
+    }
+    for ((client, number), given) in &history.given {
+        let Some(will) = history.wills.get(number) else {
+            continue;
+        };
+        let of_topic = presences.get(&(*client, &*will.topic));
+        let mut later = of_topic.into_iter().flatten();
+        let is_before = |(connection, _, place): &&(u64, u64, u64)| {
+            *connection > will.connection && *place < given.place
+        };
+        if let Some((_, presence, _)) = later.find(is_before) {
+            return Err(format!(
+                "client {client} was given will {number} after {presence} of a later connection: {will:?}"
+            ));
         }
     }
     Ok(())

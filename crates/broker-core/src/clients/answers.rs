@@ -71,6 +71,11 @@ impl<R: Rim> ClientLoop<R> {
             self.publication_answered(io, id, answer);
             return;
         }
+        if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
+            taking.handle_answer(&answer);
+            self.take_if_closed(io, id);
+            return;
+        }
         if let Some(Pending::Close(_)) = self.pending.get(id) {
             self.settled(id);
             return;

@@ -87,7 +87,7 @@ impl<R: Rim> ClientLoop<R> {
         // Also for a connection that is gone meanwhile: the directory knows of no earlier one any more, so nobody else
         // would close that.
         let from = match registered.held_by {
-            Some(node) => TakenFrom::Node { node, epoch: 0 },
+            Some(node) => TakenFrom::Node { node, will: 0 },
             None => TakenFrom::Nobody,
         };
         self.close_elsewhere(io, key, (0, false), from, Then::Registered);

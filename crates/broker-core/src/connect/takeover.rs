@@ -12,11 +12,11 @@ use peer_protocol::{Asker, Older};
 use route_exchange::NodeId;
 use store_state::api::Store as _;
 use store_state::inbox::Attached;
-use store_state::session::{Claimed, TakenFrom};
+use store_state::session::{Claimed, SessionOp, TakenFrom};
 
 use crate::clients::{ClientLoop, LoopIo, Timer};
 use crate::connect::joining::ClaimStage;
-use crate::connect::taking::{Closing, Superseded, Taking, Then};
+use crate::connect::taking::{Closing, Next, Superseded, Taking, Then};
 use crate::excerpt::excerpt;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
@@ -94,34 +94,28 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return;
         };
-        let Some(peers) = node.peers().filter(|_| from != TakenFrom::Nobody) else {
+        if from == TakenFrom::Nobody {
             return self.go_on_joining(io, key, then);
-        };
+        }
         let older = Older {
             client: client.session.client_id().into(),
             epoch,
             number: client.number,
             resumes,
         };
-        let ticket = self.ask(Pending::TakeOver(Box::new(Taking {
-            key,
-            then,
-            left: 0,
-            questions: Vec::new(),
-            unreleased: PacketIdSet::new(),
-            told_by: Vec::new(),
-        })));
+        let ticket = self.ask(Pending::TakeOver(Box::new(Taking::new(key, then, from))));
         // No answer is worked off before this turn is over.
-        let questions = peers.close_elsewhere(&*node, from, &older, (self.index, ticket.token));
+        let questions = node
+            .peers()
+            .map(|peers| peers.close_elsewhere(&*node, from, &older, (self.index, ticket.token)));
         let id = Key::from_bits(ticket.token);
         if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
-            taking.left = questions.len();
-            taking.questions = questions;
-            if taking.left > 0 {
-                io.arm(io.now_ms() + TAKEOVER_MS, Timer::TakeOver(id).to_bits());
-            }
+            taking.handle_asked(questions.unwrap_or_default());
         }
         self.take_if_closed(io, id);
+        if self.pending.get(id).is_some() {
+            io.arm(io.now_ms() + TAKEOVER_MS, Timer::TakeOver(id).to_bits());
+        }
     }
 
     /// A node has closed what it had of a client, and tells of publications that are not released; `None`: it is not
@@ -136,11 +130,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
             return;
         };
-        if let Some((node, unreleased)) = told.filter(|(_, unreleased)| !unreleased.is_empty()) {
-            taking.unreleased.extend(unreleased.iter());
-            taking.told_by.push(node);
-        }
-        taking.left -= 1;
+        taking.handle_closed(told);
         self.take_if_closed(io, id);
     }
 
@@ -174,10 +164,27 @@ impl<R: Rim> ClientLoop<R> {
         self.go_on_joining(io, key, then);
     }
 
-    fn take_if_closed(&mut self, io: &mut impl LoopIo, id: Key) {
-        match self.pending.get(id) {
-            Some(Pending::TakeOver(taking)) if taking.left == 0 => {}
-            _ => return,
+    /// The next step of a connection whose older ones are to be closed, if it can be taken.
+    pub(crate) fn take_if_closed(&mut self, io: &mut impl LoopIo, id: Key) {
+        let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
+            return;
+        };
+        match taking.next() {
+            Next::Wait => return,
+            Next::Refuse => return self.end_take_over(io, id),
+            Next::GoOn => {}
+            Next::WillDue(epoch) => {
+                if let Some(client) = self.clients.get(taking.key) {
+                    let client = Box::<str>::from(client.session.client_id());
+                    let ticket = self.ticket(id.to_bits());
+                    let op = SessionOp::WillDue {
+                        client: client.clone(),
+                        epoch,
+                    };
+                    self.node.store().session(&client, ticket, op);
+                    return;
+                }
+            }
         }
         if let Some(Pending::TakeOver(taking)) = self.pending.remove(id) {
             let Taking {
@@ -365,21 +372,30 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Tells a node that a client has no older connection here, when all of its work is done.
     fn settle_for(&mut self, asker: Asker, older: Older) {
-        if !older.resumes {
-            // Whatever is still on its way is of another session.
+        // What is still on its way to inboxes is of another session, unless the later connection has this one.
+        let shards = Some(self.node.store().inbox_shards()).filter(|_| older.resumes);
+        // What became of the will is on its way to the store, if that knows the client.
+        let is_known = older.epoch != 0;
+        let left = shards.as_ref().map_or(0, |shards| shards.len()) + usize::from(is_known);
+        if left == 0 {
             return self.tell_closed(asker, &PacketIdSet::new());
         }
-        let shards = self.node.store().inbox_shards();
         let ticket = self.ask(Pending::Close(Closing {
             asker,
-            client: older.client,
+            client: older.client.clone(),
             epoch: older.epoch,
-            left: shards.len(),
+            resumes: older.resumes,
+            left,
         }));
-        self.node.store().inbox_barrier(&shards, ticket);
+        if let Some(shards) = shards {
+            self.node.store().inbox_barrier(&shards, ticket);
+        }
+        if is_known {
+            self.node.store().session_barrier(&older.client, ticket);
+        }
     }
 
-    /// An inbox shard has applied all of a connection, or cannot.
+    /// A shard has applied all of a connection, or cannot.
     pub(crate) fn settled(&mut self, id: Key) {
         let Some(Pending::Close(closing)) = self.pending.get_mut(id) else {
             return;
@@ -393,8 +409,12 @@ impl<R: Rim> ClientLoop<R> {
                 asker,
                 client,
                 epoch,
+                resumes,
                 ..
             } = closing;
+            if !resumes {
+                return self.tell_closed(asker, &PacketIdSet::new());
+            }
             let now_ms = self.node.rim.now_ms();
             let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
             self.tell_closed(asker, &unreleased);

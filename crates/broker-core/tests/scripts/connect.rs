@@ -160,7 +160,7 @@ fn a_shutdown_publishes_wills_and_tells_clients() {
         c connects
             c is closed
         wills are published
-            session of a: WillDue { client: \"a\", epoch: 1 }
+            session of a: will due 1
         everybody is disconnected
             session of a: disconnect, expiry 0, will: keep
             inbox of b: detach

@@ -152,8 +152,63 @@ fn if_the_store_does_not_know_who_had_the_client_all_are_asked() {
             to node 8: close older of a, epoch 1
         node 7 answers
         node 8 answers
+            session of a: will due 0
             inbox of a: begin
             a CONNACK 0x00
+        ",
+    );
+}
+
+#[test]
+fn a_client_is_back_when_the_will_of_its_older_connection_is_published() {
+    check(
+        "
+        the store takes it from node 7 with will 3
+        a connects durable
+            session of a: claim
+            to node 7: close older of a, epoch 1
+        the store waits
+        node 7 answers
+            session of a: will due 3
+        after 4000 ms
+        the store answers
+            inbox of a: begin
+            a CONNACK 0x00
+        ",
+    );
+}
+
+#[test]
+fn of_a_node_that_is_down_the_will_is_due_at_once() {
+    check(
+        "
+        the store takes it from node 7 with will 3
+        a connects durable
+            session of a: claim
+            to node 7: close older of a, epoch 1
+        node 7 is down
+            session of a: will due 3
+            inbox of a: begin
+            a CONNACK 0x00
+        ",
+    );
+}
+
+#[test]
+fn a_client_is_not_let_in_before_the_will_of_its_older_connection() {
+    check(
+        "
+        the store takes it from node 7 with will 3
+        a connects durable
+            session of a: claim
+            to node 7: close older of a, epoch 1
+        the store waits
+        node 7 answers
+            session of a: will due 3
+        after 5000 ms
+            session of a: disconnect, expiry 3600, will: discard
+            a CONNACK 0x88
+            a is closed
         ",
     );
 }
@@ -173,6 +228,7 @@ fn a_later_connection_on_another_node_closes_the_one_here_by_its_epoch() {
             inbox of a: detach
             session of a: disconnect, expiry 3600, will: discard
             inboxes: barrier
+            session a: barrier
             to node 7: closed
             a DISCONNECT 0x8e
             a is closed
@@ -196,6 +252,7 @@ fn who_takes_a_client_over_is_told_what_is_not_released() {
             inbox of a: detach
             session of a: disconnect, expiry 3600, will: discard
             inboxes: barrier
+            session a: barrier
             to node 7: closed, unreleased [5]
             a DISCONNECT 0x8e
             a is closed
@@ -243,9 +300,10 @@ fn a_claim_that_is_not_answered_is_judged_when_it_is() {
         node 7 asks to close a epoch 2
         the store answers
             inbox of a: begin
-            to node 7: closed
+            session a: barrier
             session of a: disconnect, expiry 3600, will: discard
             inbox of a: detach
+            to node 7: closed
             a is closed
         after 1 ms
         ",

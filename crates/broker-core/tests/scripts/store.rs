@@ -238,6 +238,7 @@ impl Store for AskedStore {
                 format!("disconnect, expiry {expiry}, will: {will:?}").to_lowercase()
             }
             SessionOp::Fired { .. } => "will fired".to_owned(),
+            SessionOp::WillDue { epoch, .. } => format!("will due {epoch}"),
             SessionOp::Gone { .. } => "inbox gone".to_owned(),
             other => format!("{other:?}"),
         };
@@ -433,6 +434,12 @@ impl Store for AskedStore {
             state.reader = Some((usize::from(loop_index), home, epoch));
             state.opened.push(inbox);
         }
+    }
+
+    fn session_barrier(&self, client: &str, ticket: CorrelationId) {
+        self.ask(ticket, format!("session {client}: barrier"), |_, token| {
+            Event::Passed { token }
+        });
     }
 
     fn inbox_barrier(&self, _: &[ShardRef], ticket: CorrelationId) {

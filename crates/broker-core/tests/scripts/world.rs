@@ -458,9 +458,13 @@ impl World {
             ["ends", "a", "session"] => state.has_ended = true,
             ["knows", "a", "later", "connection"] => state.knows_later = true,
             ["takes", "it", "from", "anybody"] => state.taken_from = Some(TakenFrom::Unknown),
-            ["takes", "it", "from", "node", node] => {
+            ["takes", "it", "from", "node", node, rest @ ..] => {
                 let node = node.parse().unwrap();
-                state.taken_from = Some(TakenFrom::Node { node, epoch: 0 });
+                let will = match rest {
+                    ["with", "will", epoch] => epoch.parse().unwrap(),
+                    _ => 0,
+                };
+                state.taken_from = Some(TakenFrom::Node { node, will });
             }
             other => panic!("the store cannot {}", other.join(" ")),
         }

@@ -87,6 +87,9 @@ pub trait Store: Debug {
     /// Opens, feeds or closes the queue of an inbox of this slot.
     fn read(&self, slot: Slot, read: Read);
 
+    /// Answered when the session shard of a client has done all that it was asked before.
+    fn session_barrier(&self, client: &str, correlation_id: CorrelationId);
+
     /// Answered for each of these inbox shards when all that it was asked before is done.
     fn inbox_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId);
 

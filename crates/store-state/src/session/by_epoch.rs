@@ -12,8 +12,8 @@ use crate::partition;
 pub(super) struct ByEpoch<T> {
     /// In the order of epochs, which is the same on all replicas.
     values: BTreeMap<(u64, Arc<str>), T>,
-    /// How many values each client has; not 0.
-    clients: HashMap<Arc<str>, usize>,
+    /// The epochs of each client, lowest first; at least one.
+    clients: HashMap<Arc<str>, Vec<u64>>,
 }
 
 impl<T> ByEpoch<T> {
@@ -26,7 +26,8 @@ impl<T> ByEpoch<T> {
 
     /// Adds a value that is not there.
     pub(super) fn insert(&mut self, client: Arc<str>, epoch: u64, value: T) {
-        *self.clients.entry(Arc::clone(&client)).or_default() += 1;
+        let epochs = self.clients.entry(Arc::clone(&client)).or_default();
+        epochs.insert(epochs.partition_point(|known| *known < epoch), epoch);
         let before = self.values.insert((epoch, client), value);
         debug_assert!(before.is_none(), "an epoch is given once");
     }
@@ -36,9 +37,9 @@ impl<T> ByEpoch<T> {
         let key = self.key(client, epoch)?;
         let value = self.values.remove(&key)?;
         let (_, client) = key;
-        if let Some(count) = self.clients.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(epochs) = self.clients.get_mut(&client) {
+            epochs.retain(|known| *known != epoch);
+            if epochs.is_empty() {
                 self.clients.remove(&client);
             }
         }
@@ -47,6 +48,11 @@ impl<T> ByEpoch<T> {
 
     pub(super) fn get(&self, client: &str, epoch: u64) -> Option<&T> {
         self.values.get(&self.key(client, epoch)?)
+    }
+
+    /// The lowest epoch that there is anything for of a client.
+    pub(super) fn first_of(&self, client: &str) -> Option<u64> {
+        self.clients.get(client)?.first().copied()
     }
 
     /// Whether there is anything for a client.

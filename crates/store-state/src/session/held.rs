@@ -62,6 +62,11 @@ impl HeldWills {
         self.wills.get(client, epoch)
     }
 
+    /// The lowest epoch of a client that has one.
+    pub(super) fn first_of(&self, client: &str) -> Option<u64> {
+        self.wills.first_of(client)
+    }
+
     /// Whether there is any of a client.
     pub(super) fn has(&self, client: &str) -> bool {
         self.wills.has(client)

@@ -164,6 +164,20 @@ impl SessionMachine {
             || self.held.has(client)
     }
 
+    /// Whether a will of an earlier connection of a client than its present one is not published yet, and not discarded.
+    #[must_use]
+    pub fn awaits_wills(&self, client: &str) -> bool {
+        let before = self.records.get(client).map_or(u64::MAX, |r| r.epoch);
+        self.earliest_will(client)
+            .is_some_and(|epoch| epoch < before)
+    }
+
+    /// The epoch of the earliest connection of a client whose will is being published, or held.
+    pub(super) fn earliest_will(&self, client: &str) -> Option<u64> {
+        let firing = self.firing.first_of(client);
+        firing.into_iter().chain(self.held.first_of(client)).min()
+    }
+
     /// Whether a client's session belongs to another user than this one; `None`: an anonymous client.
     #[must_use]
     pub fn is_of_another(&self, client: &str, user: Option<&str>) -> bool {

@@ -55,7 +55,9 @@ pub enum SessionOp {
     /// this process, it was; if it has connected to another one since, it is not carried out any more.
     ClaimAgain(ClaimRequest),
     /// The connection is to be closed soon, and not by the client: its will is due now, unless it has a
-    /// delay that counts.
+    /// delay that counts. Of a connection that was taken over: nobody is left who could say that its will is discarded. That
+    /// is answered when all wills of the client's earlier connections are published, or discarded
+    /// ([`super::SessionMachine::awaits_wills`]).
     WillDue {
         /// The client.
         client: Box<str>,
@@ -231,23 +233,24 @@ pub struct Claimed {
     pub resumed: bool,
     /// An inbox of an earlier session may exist, or one of this one. If `resumed` is not set, it is to be discarded.
     pub had_inbox: bool,
-    /// Whose connection of this client is to be closed.
+    /// Whose connection of this client is to be closed, and which will of it is to be waited for.
     pub taken_from: TakenFrom,
 }
 
 /// Who had a client before a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TakenFrom {
-    /// It was not connected.
+    /// It was not connected, and has left no will that is not published.
     Nobody,
-    /// A node, by a connection of this epoch.
+    /// A node.
     Node {
-        /// The node.
+        /// The node; that of the claim itself: none, but a will is to be waited for.
         node: u64,
-        /// The epoch of its connection.
-        epoch: u64,
+        /// An earlier connection whose will is not published yet, and not discarded, by its epoch; 0: there is none. One
+        /// that may be discarded is held for the end of the connection that the node has.
+        will: u64,
     },
-    /// Not known any more: any node may have a connection of a lower epoch.
+    /// Not known any more: any node may have a connection of a lower epoch, and any such connection may have left a will.
     Unknown,
 }
 

@@ -82,7 +82,8 @@ impl SessionMachine {
             Some((client, record)) => (client, Some(record)),
             None => (claim.client.into(), None),
         };
-        let taken_from = before.as_ref().map_or(TakenFrom::Nobody, taken_from);
+        let owner = before.as_ref().and_then(|record| record.owner);
+        let superseded = before.as_ref().map_or(0, |record| record.epoch);
         let discards = claim.clean_start || is_anothers;
         let session = before.and_then(|record| {
             let is_elsewhere = |owner| claim.holds && owner != claim.owner;
@@ -91,6 +92,7 @@ impl SessionMachine {
             self.supersede(&client, record, discards, holds, outlet)
         });
         let inbox = session.as_ref().is_some_and(|session| session.inbox);
+        let taken_from = self.taken_from(claim, owner, superseded);
         let claimed = Claimed {
             epoch: self.give_epoch(),
             resumed: session.is_some(),
@@ -99,6 +101,21 @@ impl SessionMachine {
         };
         self.connect(client, claimed.epoch, claim, session, now);
         SessionReply::Claimed(claimed)
+    }
+
+    /// What a connection is to wait for before it is answered. `superseded`: the epoch of the client's last connection, with
+    /// which it is `owner`'s.
+    fn taken_from(&self, claim: &Claim<'_>, owner: Option<Owner>, superseded: u64) -> TakenFrom {
+        let held = self.held.first_of(claim.client);
+        match self.earliest_will(claim.client) {
+            // It was held when the client was taken over before, by a connection that has not seen to its end.
+            Some(_) if held.is_some_and(|held| held != superseded) => TakenFrom::Unknown,
+            None if owner.is_none() => TakenFrom::Nobody,
+            earliest => TakenFrom::Node {
+                node: owner.unwrap_or(claim.owner).node,
+                will: held.or(earliest).unwrap_or(0),
+            },
+        }
     }
 
     /// What a claim of this process was answered, if it was carried out before. An earlier CONNECT of the
@@ -496,13 +513,4 @@ fn is_same_will(one: Option<&StoredWill>, other: Option<&StoredWill>) -> bool {
         (message.qos, message.retain, *message_expiry, *delay)
     };
     one.message.body == other.message.body && told(one) == told(other)
-}
-
-fn taken_from(record: &Record) -> TakenFrom {
-    record
-        .owner
-        .map_or(TakenFrom::Nobody, |owner| TakenFrom::Node {
-            node: owner.node,
-            epoch: record.epoch,
-        })
 }

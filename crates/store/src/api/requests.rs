@@ -138,6 +138,11 @@ impl api::Store for Store {
             .give_to_slot(slot.0, work, size_of::<Read>(), false);
     }
 
+    fn session_barrier(&self, client: &str, correlation_id: CorrelationId) {
+        let shard = self.session.shards.to_ref(self.session.of(client));
+        self.session.barrier(&[shard], correlation_id);
+    }
+
     fn inbox_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
         self.inbox.barrier(shards, correlation_id);
     }

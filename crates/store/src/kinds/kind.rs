@@ -142,6 +142,16 @@ pub(crate) trait Kind: Split + Sync {
     /// The message that carries work of this kind to another node.
     fn message(forwarded: Forwarded<Self::Op>) -> Message;
 
+    /// Whether the answer to an operation that was applied is held until others about the same name are.
+    fn is_unsettled(&self, _op: &Self::Op) -> bool {
+        false
+    }
+
+    /// The name that [`Kind::is_unsettled`] goes by; `None`: of no operation that could settle an answer, or be held.
+    fn settles(_op: &Self::Op) -> Option<&str> {
+        None
+    }
+
     /// Whether nobody waits for it: it goes with other work, or after a moment.
     fn is_patient(_op: &Self::Op) -> bool {
         false

@@ -55,6 +55,24 @@ impl Kind for SessionMachine {
         op.claimed().is_some()
     }
 
+    fn is_unsettled(&self, op: &SessionOp) -> bool {
+        match op {
+            // A shutdown asks for the present connection, too, and does not wait for its own publications here.
+            SessionOp::WillDue { client, .. } => self.awaits_wills(client),
+            _ => false,
+        }
+    }
+
+    fn settles(op: &SessionOp) -> Option<&str> {
+        match op {
+            SessionOp::WillDue { client, .. }
+            | SessionOp::Fired { client, .. }
+            | SessionOp::Disconnect { client, .. }
+            | SessionOp::DiscardWill { client, .. } => Some(client),
+            _ => None,
+        }
+    }
+
     fn retried(op: SessionOp) -> SessionOp {
         op.again()
     }

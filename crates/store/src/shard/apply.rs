@@ -77,7 +77,7 @@ impl<M: Kind> Shard<M> {
                         let reply = M::event(correlation_id.token, reply);
                         state.split_off(request, batch.proposed_here, Some(reply));
                     } else {
-                        state.reply(*correlation_id, |token| M::event(token, reply));
+                        state.answer(request, M::event(correlation_id.token, reply));
                     }
                 }
                 // Whoever asked asks again.
@@ -93,6 +93,7 @@ impl<M: Kind> Shard<M> {
                     return None;
                 }
             }
+            state.settle_answers(op);
             if turn.elapsed() >= TURN && number + 1 < batch.requests.len() {
                 return Some(number + 1);
             }

@@ -32,6 +32,7 @@ use crate::shard::request::weigh;
 use crate::shard::routing::ShardRouting;
 use crate::shard::shards::Shards;
 use crate::shard::split::{Birth, Seeding};
+use crate::shard::unsettled::Unsettled;
 use crate::shard::work::Work;
 use crate::storage::snapshot::TableOwner;
 use crate::storage::tables::ShardTable;
@@ -95,6 +96,7 @@ pub(super) struct State<M: Kind> {
     pub(super) parent: Option<Arc<Shard<M>>>,
     pub(super) effects: Effects,
     pub(super) outbox: Outbox<M::Op>,
+    pub(super) unsettled: Unsettled<M>,
     /// How far the machine is; `None` while batches are being applied.
     pub(super) mark: Option<Mark>,
     /// The time of the first change that the tables do not have.
@@ -296,6 +298,7 @@ impl<M: Kind> Shard<M> {
                 live: false,
             },
             outbox: Outbox::default(),
+            unsettled: Unsettled::default(),
             descriptor,
             mark: mark.clone(),
             dirty_since: None,
@@ -419,10 +422,22 @@ impl<M: Kind> Shard<M> {
     /// Another replica leads from now on, or none.
     pub(crate) fn quiet(&self) {
         self.rebuild.release();
-        if let Some(State { effects, .. }) = &mut *self.state.write() {
+        let mut unsettled = Vec::new();
+        if let Some(state) = &mut *self.state.write() {
+            let State { effects, .. } = state;
             effects.live = false;
             effects.events.clear();
             effects.cursors.clear();
+            unsettled = state.unsettled.take(|_| true);
+        }
+        // Other nodes ask the next leader themselves.
+        let own = unsettled
+            .into_iter()
+            .filter(|request| request.correlation_id.peer == 0);
+        for request in own {
+            let bytes = weigh(&request.op);
+            let must_wait = M::must_wait(&request.op, request.correlation_id);
+            self.give(Work::Propose { request, must_wait }, bytes);
         }
     }
 
@@ -486,6 +501,35 @@ impl<M: Kind> State<M> {
                 reply,
                 last,
             });
+        }
+    }
+
+    /// A request of whoever waits for it is applied: it is answered, or its answer is held for now.
+    pub(super) fn answer(&mut self, request: &Request<M::Op>, answer: Event) {
+        let is_awaited = request.correlation_id != CorrelationId::NONE && self.effects.live;
+        let answer = if is_awaited {
+            self.unsettled.hold(&self.machine, request, answer)
+        } else {
+            Some(answer)
+        };
+        if let Some(answer) = answer {
+            self.reply(request.correlation_id, |_| answer);
+        }
+    }
+
+    /// An operation is applied: answers that were held for it go.
+    pub(super) fn settle_answers(&mut self, op: &M::Op) {
+        for (request, answer) in self.unsettled.settled(&self.machine, op) {
+            self.reply(request.correlation_id, |_| answer);
+        }
+    }
+
+    /// The shard was split: what is held of clients that it does not have any more is asked of the shard that has them.
+    pub(super) fn send_on_unsettled(&mut self, hash: NameHash) {
+        let last = self.descriptor.range.last;
+        let is_childs = |op: &M::Op| M::slot(op, hash).is_some_and(|slot| slot > last);
+        for request in self.unsettled.take(is_childs) {
+            self.split_off(&request, ProposedHere(true), None);
         }
     }
 

@@ -37,5 +37,6 @@ pub(crate) mod routing;
 mod sampled_time;
 pub(crate) mod shards;
 pub(crate) mod split;
+mod unsettled;
 pub(crate) mod work;
 pub(crate) mod worker;

@@ -32,6 +32,7 @@ use crate::shard::cursors::InboxCursors;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::{LoadMeter, SlotWeights};
 use crate::shard::outbox::Outbox;
+use crate::shard::unsettled::Unsettled;
 use crate::storage::folder::Folder;
 use crate::storage::tables::ShardTable;
 
@@ -178,6 +179,7 @@ impl<M: Kind> Shard<M> {
                 live: false,
             },
             outbox: Outbox::default(),
+            unsettled: Unsettled::default(),
             descriptor,
             table,
             parent: Some(parent),
@@ -250,6 +252,7 @@ impl<M: Kind> Shard<M> {
         let machine = state.machine.split_off(at);
         let descriptor = state.descriptor.split_off(at);
         state.is_descriptor_unsaved = true;
+        state.send_on_unsettled(self.hash);
         let routing = &self.routing;
         self.rebuild
             .want(M::HAS_ROUTES && (routing.is_here() || routing.peers.is_none()));

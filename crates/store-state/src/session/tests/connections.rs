@@ -58,7 +58,8 @@ fn a_clean_start_discards() {
         epoch: 2,
         resumed: false,
         had_inbox: true,
-        taken_from: TakenFrom::Nobody,
+        // Nobody has an earlier connection; its will is on its way.
+        taken_from: TakenFrom::Node { node: 1, will: 1 },
     };
     assert_eq!(reply, SessionReply::Claimed(expected));
     // [MQTT-3.1.2-8] the session's end comes before the delay.
@@ -87,26 +88,26 @@ fn takeover() {
         shard.claimed(0, Connect("c", expiry).will("w", delay));
         shard
     };
-    let after = |mut shard: Shard, clean| {
+    let after = |mut shard: Shard, clean, will| {
         let (reply, told) = shard.ask(1, Connect("c", 60).from((2, 1), clean, None));
         let SessionReply::Claimed(claimed) = reply else {
             panic!("{reply:?}");
         };
-        assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, epoch: 1 });
+        assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, will });
         assert_eq!(shard.owner("c"), Some((2, 2)));
         assert_eq!(shard.ask(2, lost("c", 1, 60)).0, SessionReply::Stale);
         (claimed.resumed, claimed.had_inbox, told)
     };
     let told = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.into()).collect() };
     // [MQTT-3.1.3-9] back within the delay.
-    assert_eq!(after(before(60, 5), false), (true, true, told(&[])));
+    assert_eq!(after(before(60, 5), false, 0), (true, true, told(&[])));
     // [MQTT-3.1.2-8] due when the connection is closed.
     let fires = told(&["fire c 1 w"]);
-    assert_eq!(after(before(60, 0), false), (true, true, fires.clone()));
+    assert_eq!(after(before(60, 0), false, 1), (true, true, fires.clone()));
     // The session ends with the connection, or by the clean start.
-    assert_eq!(after(before(0, 5), false), (false, false, fires));
+    assert_eq!(after(before(0, 5), false, 1), (false, false, fires));
     let both = told(&["fire c 1 w", "ended c 1"]);
-    assert_eq!(after(before(60, 5), true), (false, true, both));
+    assert_eq!(after(before(60, 5), true, 1), (false, true, both));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn a_connection_may_be_taken_over_within_its_node() {
     let claimed = shard.claimed(0, Connect("c", 60).op());
     assert_eq!(
         (claimed.epoch, claimed.taken_from),
-        (2, TakenFrom::Node { node: 1, epoch: 1 })
+        (2, TakenFrom::Node { node: 1, will: 0 })
     );
 }
 
@@ -151,7 +152,7 @@ fn a_claim_that_is_said_again_is_carried_out_once() {
     let third = shard.claimed(3, again(3, Connect("c", 60).op()));
     assert_eq!(
         (third.epoch, third.taken_from, third.resumed),
-        (5, TakenFrom::Node { node: 2, epoch: 4 }, true)
+        (5, TakenFrom::Node { node: 2, will: 1 }, true)
     );
 }
 

@@ -2,7 +2,7 @@
 
 use super::driver::{Connect, Shard, fired, holding, left, lost, will, will_due};
 use crate::session::held::{HELD_MS, MOST};
-use crate::session::{SessionOp, SessionReply};
+use crate::session::{SessionOp, SessionReply, TakenFrom};
 
 const NOTHING: [&str; 0] = [];
 const HELD_S: u64 = HELD_MS / 1_000;
@@ -109,4 +109,47 @@ fn what_is_held_is_bounded() {
     }
     assert_eq!(shard.machine.counts().held, MOST);
     assert_eq!(shard.machine.counts().firing, 1);
+}
+
+#[test]
+fn a_connection_waits_for_the_wills_of_earlier_ones() {
+    let mut shard = taken_over(60, false);
+    assert!(shard.machine.awaits_wills("c"));
+    assert!(!shard.machine.awaits_wills("d"));
+    // It is known to be due, and then published.
+    shard.told(2, will_due("c", 1));
+    assert!(shard.machine.awaits_wills("c"));
+    shard.checkpoint();
+    shard.restart();
+    assert!(shard.machine.awaits_wills("c"));
+    shard.told(3, fired("c", 1));
+    assert!(!shard.machine.awaits_wills("c"));
+    // A shutdown publishes the will of the present connection, and that does not wait for itself.
+    shard.claimed(4, Connect("d", 60).will("w", 0));
+    assert_eq!(shard.told(5, will_due("d", 3)), ["fire d 3 w"]);
+    assert!(!shard.machine.awaits_wills("d"));
+}
+
+#[test]
+fn a_claim_says_which_will_is_waited_for() {
+    let from = |node| holding(Connect("c", 60).from((node, 1), false, Some(will("w", 0))));
+    let mut shard = Shard::new();
+    let taken_from = |shard: &mut Shard, at, node| shard.claimed(at, from(node)).taken_from;
+    assert_eq!(taken_from(&mut shard, 0, 1), TakenFrom::Nobody);
+    let held = TakenFrom::Node { node: 1, will: 1 };
+    assert_eq!(taken_from(&mut shard, 1, 2), held);
+    // Node 1 has not said what became of the will: it may have it closed still, and so may any other node.
+    assert_eq!(taken_from(&mut shard, 2, 3), TakenFrom::Unknown);
+    shard.told(3, lost("c", 1, 60));
+    // That one is being published; that of the connection which is superseded now is held.
+    assert_eq!(taken_from(&mut shard, 4, 1), TakenFrom::Unknown);
+    shard.told(5, will_due("c", 2));
+    shard.told(5, will_due("c", 3));
+    for epoch in 1..=3 {
+        shard.told(5, fired("c", epoch));
+    }
+    // It was lost before, and nobody has a connection.
+    shard.told(6, lost("c", 4, 60));
+    let own = TakenFrom::Node { node: 2, will: 4 };
+    assert_eq!(taken_from(&mut shard, 7, 2), own);
 }

@@ -129,13 +129,6 @@ impl Model {
                 self.next += 1;
                 let epoch = self.next;
                 let before = self.sessions.get(&*client).cloned();
-                let taken_from = before
-                    .as_ref()
-                    .and_then(|s| Some((s.owner?.0, s.epoch)))
-                    .map_or(TakenFrom::Nobody, |(node, epoch)| TakenFrom::Node {
-                        node,
-                        epoch,
-                    });
                 if let Some(before) = &before {
                     let discard = clean_start || is_anothers || before.expiry == 0;
                     let will = before.will.as_ref();
@@ -151,6 +144,7 @@ impl Model {
                         self.end(&client);
                     }
                 }
+                let taken_from = self.taken_from(&client, before.as_ref(), node);
                 let resumed = self.sessions.get(&*client).cloned();
                 let had_inbox =
                     resumed.is_some() || self.ending.iter().any(|(of, _)| **of == *client);
@@ -267,6 +261,29 @@ impl Model {
                 }
                 SessionReply::Done
             }
+        }
+    }
+
+    fn taken_from(&self, client: &str, before: Option<&Session>, node: u64) -> TakenFrom {
+        let held = self.held.iter().filter(|(_, (of, ..))| of == client);
+        let held: BTreeSet<u64> = held.map(|(epoch, _)| *epoch).collect();
+        let firing = self.firing.keys().filter(|(of, _)| of == client);
+        let outstanding: BTreeSet<u64> = firing
+            .map(|(_, epoch)| *epoch)
+            .chain(held.clone())
+            .collect();
+        let last = before.map_or(0, |before| before.epoch);
+        let owner = before.and_then(|before| before.owner);
+        if held.iter().any(|epoch| *epoch != last) {
+            return TakenFrom::Unknown;
+        }
+        if outstanding.is_empty() && owner.is_none() {
+            return TakenFrom::Nobody;
+        }
+        let will = held.first().or(outstanding.first()).copied().unwrap_or(0);
+        TakenFrom::Node {
+            node: owner.map_or(node, |(owner, _)| owner),
+            will,
         }
     }
 

@@ -96,8 +96,10 @@ impl Half {
         let (mut reply, heard) = self.part.apply(&header(now), &op);
         if let SessionReply::Claimed(claimed) = &mut reply {
             let client = &*op.claimed().unwrap().client;
-            if let TakenFrom::Node { epoch, .. } = &mut claimed.taken_from {
-                *epoch = self.given.number(client, *epoch) as u64;
+            if let TakenFrom::Node { will, .. } = &mut claimed.taken_from
+                && *will != 0
+            {
+                *will = self.given.number(client, *will) as u64;
             }
             let given = self.given.0.entry(client.to_owned()).or_default();
             if given.last() != Some(&claimed.epoch) {

@@ -52,7 +52,7 @@ fn another_user_gets_a_session_of_his_own_if_so_set() {
             panic!("{reply:?}");
         };
         assert!(!claimed.resumed && claimed.had_inbox);
-        assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, epoch: 1 });
+        assert_eq!(claimed.taken_from, TakenFrom::Node { node: 1, will: 1 });
         assert_eq!(told, ["fire c 1 w", "ended c 1"]);
         assert_eq!(shard.incarnation("c"), Some(claimed.epoch));
         // Asked again, it is the same claim.

@@ -1,0 +1,79 @@
+//! Answers that are held until later operations have settled what they say: a connection that was asked for is answered
+//! when the wills of the client's earlier ones are published.
+//!
+//! Invariant: an answer is held only while this node leads the shard. Whoever asked from another node asks its next leader;
+//! what this node has asked is asked again.
+
+use std::collections::BTreeMap;
+
+use store_state::Request;
+use store_state::api::Event;
+
+use crate::kinds::kind::Kind;
+
+/// Requests that are applied, with their answers, by the name that they wait for.
+pub(crate) struct Unsettled<M: Kind> {
+    by_name: BTreeMap<Box<str>, Vec<(Request<M::Op>, Event)>>,
+}
+
+impl<M: Kind> Default for Unsettled<M> {
+    fn default() -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+        }
+    }
+}
+
+impl<M: Kind> Unsettled<M> {
+    /// Holds an answer, if it is to be held; else gives it back.
+    pub(super) fn hold(
+        &mut self,
+        machine: &M,
+        request: &Request<M::Op>,
+        answer: Event,
+    ) -> Option<Event> {
+        let Some(name) = M::settles(&request.op).filter(|_| machine.is_unsettled(&request.op))
+        else {
+            return Some(answer);
+        };
+        let held = (request.clone(), answer);
+        match self.by_name.get_mut(name) {
+            Some(waiting) => waiting.push(held),
+            None => {
+                self.by_name.insert(name.into(), vec![held]);
+            }
+        }
+        None
+    }
+
+    /// An operation was applied: the answers that need not be held any more, in the order of their requests.
+    pub(super) fn settled(&mut self, machine: &M, op: &M::Op) -> Vec<(Request<M::Op>, Event)> {
+        if self.by_name.is_empty() {
+            return Vec::new();
+        }
+        let Some(name) = M::settles(op) else {
+            return Vec::new();
+        };
+        let Some(waiting) = self.by_name.get_mut(name) else {
+            return Vec::new();
+        };
+        let settled =
+            |(request, _): &mut (Request<M::Op>, Event)| !machine.is_unsettled(&request.op);
+        let settled = waiting.extract_if(.., settled).collect();
+        if waiting.is_empty() {
+            self.by_name.remove(name);
+        }
+        settled
+    }
+
+    /// Takes out those that `takes` says.
+    pub(super) fn take(&mut self, takes: impl Fn(&M::Op) -> bool) -> Vec<Request<M::Op>> {
+        let mut taken = Vec::new();
+        self.by_name.retain(|_, waiting| {
+            let out = waiting.extract_if(.., |(request, _)| takes(&request.op));
+            taken.extend(out.map(|(request, _)| request));
+            !waiting.is_empty()
+        });
+        taken
+    }
+}
