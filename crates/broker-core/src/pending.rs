@@ -12,7 +12,7 @@ use store_state::session::SessionReply;
 
 use crate::backpressure::throttle::Receivers;
 use crate::clients::message::Done;
-use crate::connect::taking::{Closing, Taking};
+use crate::connect::taking::{Settling, Taking};
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
 use crate::session::lingering::Late;
@@ -28,8 +28,8 @@ pub(crate) enum Pending {
     Register(Key),
     /// A client that connects: other nodes are asked to close its older connections.
     TakeOver(Box<Taking>),
-    /// A client that is connected to another node: all that it did here is to be applied.
-    Close(Closing),
+    /// Shards are to do all that they were asked before.
+    Settle(Settling),
     /// A client that connects: its inbox is asked for.
     Attach { key: Key, epoch: u64 },
     /// A client that connects without a durable session: the one that was there is removed.

@@ -118,7 +118,8 @@ impl Delivery {
     }
 
     /// Bytes accounted for one waiting or in-flight delivery: the reference and what it refers to.
-    pub(crate) fn bytes(&self) -> u64 {
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         (size_of::<Self>() + size_of::<ApplicationMessage>() + self.message.body.heap_len()) as u64
     }
 }

@@ -76,8 +76,8 @@ impl<R: Rim> ClientLoop<R> {
             self.take_if_closed(io, id);
             return;
         }
-        if let Some(Pending::Close(_)) = self.pending.get(id) {
-            self.settled(id);
+        if let Some(Pending::Settle(_)) = self.pending.get(id) {
+            self.settled(io, id);
             return;
         }
         if let Some(Pending::Handover(_)) = self.pending.get(id) {
@@ -161,7 +161,7 @@ impl<R: Rim> ClientLoop<R> {
             | Pending::Handover(_)
             | Pending::Register(_)
             | Pending::TakeOver(_)
-            | Pending::Close(_)
+            | Pending::Settle(_)
             | Pending::WillDue { .. } => {}
         }
     }

@@ -34,6 +34,7 @@ use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
 use crate::rim::Rim;
 use crate::routes::Routes;
+use crate::session::catching_up::CatchingUp;
 
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT concerns the store.
@@ -549,6 +550,7 @@ impl<R: Rim> ClientLoop<R> {
             },
             repeated: std::mem::take(&mut joining.unreleased),
             has_released: false,
+            catching_up: CatchingUp::new(present),
         };
         let open = Read::Open {
             loop_index: self.index as u16,

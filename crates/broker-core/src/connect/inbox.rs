@@ -7,6 +7,7 @@ use store_state::api::{ShardRef, ShardRefs, Slot};
 use store_state::inbox::{ClientName, Origin};
 
 use crate::publish::once::Once;
+use crate::session::catching_up::CatchingUp;
 
 /// Queued messages that a session is given beyond what it has taken out of its memory.
 pub(crate) const CREDIT: u32 = 256;
@@ -46,6 +47,8 @@ pub(crate) struct Inbox {
     pub(crate) repeated: PacketIdSet,
     /// The client has released a publication on this connection.
     pub(crate) has_released: bool,
+    /// What comes directly, behind what is queued.
+    pub(crate) catching_up: CatchingUp,
 }
 
 /// Inbox shards that know of a client's publications of QoS 2 beside the client's own, by packet identifier.
@@ -154,6 +157,7 @@ mod tests {
             },
             repeated: unknown.iter().map(|n| id(*n)).collect(),
             has_released: true,
+            catching_up: CatchingUp::new(false),
         }
     }
 

@@ -16,7 +16,7 @@ use store_state::session::{Claimed, SessionOp, TakenFrom};
 
 use crate::clients::{ClientLoop, LoopIo, Timer};
 use crate::connect::joining::ClaimStage;
-use crate::connect::taking::{Closing, Next, Superseded, Taking, Then};
+use crate::connect::taking::{Next, Settled, Settling, Superseded, Taking, Then};
 use crate::excerpt::excerpt;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
@@ -380,13 +380,13 @@ impl<R: Rim> ClientLoop<R> {
         if left == 0 {
             return self.tell_closed(asker, &PacketIdSet::new());
         }
-        let ticket = self.ask(Pending::Close(Closing {
+        let closed = Settled::Closed {
             asker,
             client: older.client.clone(),
             epoch: older.epoch,
             resumes: older.resumes,
-            left,
-        }));
+        };
+        let ticket = self.ask(Pending::Settle(Settling::new(left, closed)));
         if let Some(shards) = shards {
             self.node.store().inbox_barrier(&shards, ticket);
         }
@@ -395,29 +395,44 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    /// A shard has applied all of a connection, or cannot.
-    pub(crate) fn settled(&mut self, id: Key) {
-        let Some(Pending::Close(closing)) = self.pending.get_mut(id) else {
+    /// A shard has done all that it was asked before, or cannot.
+    pub(crate) fn settled(&mut self, io: &mut impl LoopIo, id: Key) {
+        let Some(Pending::Settle(settling)) = self.pending.get_mut(id) else {
             return;
         };
-        closing.left -= 1;
-        if closing.left > 0 {
+        let Some(settled) = settling.handle_answer() else {
             return;
-        }
-        if let Some(Pending::Close(closing)) = self.pending.remove(id) {
-            let Closing {
+        };
+        self.pending.remove(id);
+        match settled {
+            Settled::Closed {
+                asker,
+                resumes: false,
+                ..
+            } => self.tell_closed(asker, &PacketIdSet::new()),
+            Settled::Closed {
                 asker,
                 client,
                 epoch,
-                resumes,
                 ..
-            } = closing;
-            if !resumes {
-                return self.tell_closed(asker, &PacketIdSet::new());
+            } => {
+                let now_ms = self.node.rim.now_ms();
+                let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
+                self.tell_closed(asker, &unreleased);
             }
-            let now_ms = self.node.rim.now_ms();
-            let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
-            self.tell_closed(asker, &unreleased);
+            Settled::Read { key, epoch, round } => {
+                let client = self.clients.get_mut(key);
+                let stored = client.and_then(|client| client.stored.as_mut());
+                let inbox = stored
+                    .filter(|stored| stored.epoch == epoch)
+                    .and_then(|stored| stored.inbox.as_mut());
+                let held = inbox.map_or_else(Vec::new, |inbox| {
+                    inbox.catching_up.handle_passed(round, inbox.credit > 0)
+                });
+                for delivery in held {
+                    self.deliver_to(io, key, delivery);
+                }
+            }
         }
     }
 

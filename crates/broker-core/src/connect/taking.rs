@@ -8,6 +8,7 @@ use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
 
 use crate::pending::Answer;
+use crate::session::catching_up::Round;
 
 /// A client whose older connections other nodes are to close, and whose older wills are to be published before it is
 /// answered: what it sends from then on comes after them.
@@ -125,17 +126,41 @@ pub(crate) enum Then {
     Attached { epoch: u64, attached: Box<Attached> },
 }
 
-/// A connection that another node is to hear is closed.
+/// What goes on when shards have done all that they were asked before.
 #[derive(Debug)]
-pub(crate) struct Closing {
-    pub(super) asker: Asker,
-    pub(super) client: Box<str>,
-    /// Of the later connection.
-    pub(super) epoch: u64,
-    /// The later connection has the session that this one had: it is told of publications that are not released.
-    pub(super) resumes: bool,
-    /// Shards that have not applied everything yet.
-    pub(super) left: usize,
+pub(crate) struct Settling {
+    /// Shards that have not yet.
+    left: usize,
+    then: Settled,
+}
+
+/// What goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum Settled {
+    /// A connection is closed, and another node is to hear so.
+    Closed {
+        asker: Asker,
+        client: Box<str>,
+        /// Of the later connection.
+        epoch: u64,
+        /// The later connection has the session that this one had: it is told of publications that are not released.
+        resumes: bool,
+    },
+    /// The inbox of a client has given what it had, if there was credit for all.
+    Read { key: Key, epoch: u64, round: Round },
+}
+
+impl Settling {
+    /// `left`: the shards that are asked; not 0.
+    pub(crate) fn new(left: usize, then: Settled) -> Self {
+        Self { left, then }
+    }
+
+    /// A shard has answered. Some: that was the last.
+    pub(super) fn handle_answer(&mut self) -> Option<Settled> {
+        self.left -= 1;
+        (self.left == 0).then(|| self.then.clone())
+    }
 }
 
 /// A connection that another node takes over: what the client has sent on it before it connected there is read

@@ -20,6 +20,7 @@ use crate::backpressure::throttle::Receivers;
 use crate::clients::{
     BetweenLoops, Client, ClientLoop, LoopIo, STORED_NAME, Timer, effective, record, record_drop,
 };
+use crate::connect::taking::{Settled, Settling};
 use crate::drops::Reason;
 use crate::key::SessionKey;
 use crate::pending::{Awaiting, Pending, Publication, Storing, ToMember};
@@ -31,6 +32,7 @@ use crate::publish::rest::{ForInboxes, Rest, ToGroups, Which};
 use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
+use crate::session::catching_up::{Direct, ask_whether_read};
 use crate::share::units;
 use crate::shared::groups::{Group, Member, Who};
 use crate::sys;
@@ -503,6 +505,24 @@ impl<R: Rim> ClientLoop<R> {
             &self.settings.beyond_limit
         } else {
             self.settings.policy_of(class_of(&client.session))
+        };
+        let stored = client.stored.as_mut().filter(|_| qos == QoS::AtMostOnce);
+        let inbox = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_mut()?)));
+        let delivery = match inbox {
+            None => delivery,
+            Some((epoch, inbox)) => match inbox.catching_up.handle_direct(delivery, policy) {
+                Direct::Deliver(delivery) => delivery,
+                Direct::Held => return,
+                Direct::Ask(round) => {
+                    let slot = inbox.slot;
+                    let read = Settled::Read { key, epoch, round };
+                    let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
+                    return ask_whether_read(self.node.store(), slot, ticket);
+                }
+                Direct::Full(dropped) => {
+                    return record(&self.drops, now_ms, client.session.client_id(), &dropped);
+                }
+            },
         };
         let replay = client.replay.as_ref();
         let passing = replay.and_then(|replay| replay.passing(&delivery.message));

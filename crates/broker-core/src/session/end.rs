@@ -1,7 +1,7 @@
 //! The end of connections and of sessions.
 
 use mqtt_proto::ReasonCode;
-use mqtt_session::{Deadline, Detached, Ended, Timestamp};
+use mqtt_session::{Deadline, Delivery, Detached, DropReason, Dropped, Ended, Timestamp};
 use net_api::{ConnectionId, Key, Next};
 use store_state::session::SessionReply;
 
@@ -118,6 +118,10 @@ impl<R: Rim> ClientLoop<R> {
         let is_stored = client.stored.is_some();
         let epoch = client.stored.as_ref().map_or(0, |stored| stored.epoch);
         let lingers = self.lingers(key);
+        let stored = self.clients.get_mut(key).and_then(|c| c.stored.as_mut());
+        let inbox = stored.and_then(|stored| stored.inbox.as_mut());
+        let held = inbox.map_or_else(Vec::new, |inbox| inbox.catching_up.take());
+        let routes = self.route_key(key).key();
         self.detach_stored(io, key, closes, lingers.is_some());
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
@@ -126,22 +130,31 @@ impl<R: Rim> ClientLoop<R> {
         if lingers.is_none() {
             client.replay = None;
         }
-        let client_id = (!is_stored).then(|| Box::<str>::from(client.session.client_id()));
+        let name = Box::<str>::from(client.session.client_id());
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
         self.outcome.dropped.extend(dropped);
         self.report_dropped(io, key);
         self.let_go(io, key, false);
         if let Some(ms) = lingers {
             self.linger(io, key, epoch, ms);
+            // They go where further ones go: to the inbox, behind what it has.
+            for delivery in held {
+                self.deliver_to(io, routes, delivery);
+            }
         } else if durable {
+            for Delivery { message, .. } in held {
+                let reason = DropReason::OfflineQos0;
+                let dropped = Dropped { message, reason };
+                crate::clients::record(&self.drops, io.now_ms(), &name, &dropped);
+            }
             self.remove_routes(io, key);
             self.forget_client(io, key);
         } else {
             self.end(io, key);
         }
         // Otherwise it is the store's to publish.
-        if let (Some(client_id), Some(will)) = (client_id, will) {
-            self.publish_unrecorded_will(io, &client_id, will);
+        if let Some(will) = will.filter(|_| !is_stored) {
+            self.publish_unrecorded_will(io, &name, will);
         }
     }
 

@@ -59,24 +59,26 @@ const LATE_UNDER_WAY: usize = 8 << 20;
 
 impl<R: Rim> ClientLoop<R> {
     /// For how long a session lingers with so many subscriptions, in ms; `None`: it does not.
-    fn lingers_for(&self, count: usize, expiry_s: u32) -> Option<u64> {
+    /// `is_sent`: messages of QoS 0 are likely to be on their way.
+    fn lingers_for(&self, count: usize, expiry_s: u32, is_sent: bool) -> Option<u64> {
         let ms = (count as u64 * PER_SUBSCRIPTION_US / 1000).clamp(SHORTEST_MS, LONGEST_MS);
         let has_place = self.lingerers.count < MOST;
         // It is not to be there when the session has ended.
         let stays = u64::from(expiry_s) * 1000 >= ms;
         let goes_on = !self.closing && self.drained.is_none();
-        (count >= MANY && has_place && stays && goes_on).then_some(ms)
+        ((count >= MANY || is_sent) && has_place && stays && goes_on).then_some(ms)
     }
 
     /// For how long the session of a client lingers whose connection ends.
     pub(crate) fn lingers(&self, key: Key) -> Option<u64> {
         let client = self.clients.get(key)?;
-        client.stored.as_ref()?.inbox.as_ref()?;
+        let inbox = client.stored.as_ref()?.inbox.as_ref()?;
+        let is_sent = inbox.catching_up.has_come();
         let replay = client.replay.as_ref();
         let is_known = client.unanswered == 0 && replay.is_none_or(|of| of.is_settled());
         let session = &client.session;
         let count = session.subscriptions().len();
-        let ms = self.lingers_for(count, session.session_expiry())?;
+        let ms = self.lingers_for(count, session.session_expiry(), is_sent)?;
         is_known.then_some(ms)
     }
 
@@ -168,7 +170,7 @@ impl<R: Rim> ClientLoop<R> {
             Some(Lingering { subscriptions, .. }) => subscriptions.as_ref().map_or(0, count_of),
             None => attached.subscriptions.len(),
         };
-        let Some(ms) = self.lingers_for(count, expiry) else {
+        let Some(ms) = self.lingers_for(count, expiry, false) else {
             return false;
         };
         let client_id = Box::<str>::from(client.session.client_id());

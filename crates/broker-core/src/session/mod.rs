@@ -1,5 +1,6 @@
 //! Sessions that the store keeps, and the end of connections and sessions.
 
+pub(crate) mod catching_up;
 pub(crate) mod end;
 pub(crate) mod linger;
 pub(crate) mod lingering;

@@ -13,7 +13,10 @@ use peer_protocol::Registration;
 use store_state::api::{Read, Store as _};
 
 use crate::clients::{Client, ClientLoop, LoopIo, Timer};
+use crate::connect::taking::{Settled, Settling};
+use crate::pending::Pending;
 use crate::rim::Rim;
+use crate::session::catching_up::ask_whether_read;
 use crate::session::reopening::{LeaderChange, SLOTS};
 
 /// Clients for which a shard is asked or told something in one turn, and less than [`SLOTS`] more.
@@ -46,11 +49,25 @@ pub(crate) fn go_on<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo) {
         && let Some(slots) = this.reopening.handle_next(this.clients.slots())
     {
         looked_at += SLOTS;
-        for key in slots.filter_map(|slot| this.clients.key_in(slot)) {
+        for slot in slots {
+            let Some(key) = this.clients.key_in(slot) else {
+                continue;
+            };
             let registration = registration_again(this, key);
             let is_registered = registration.is_some();
             registrations.extend(registration);
-            concerned += u32::from(open_again(this, key) || is_registered);
+            let is_opened = open_again(this, key);
+            concerned += u32::from(is_opened || is_registered);
+            let client = this.clients.get_mut(key).filter(|_| is_opened);
+            if let Some(stored) = client.and_then(|client| client.stored.as_mut())
+                && let Some(inbox) = &mut stored.inbox
+                && let Some(round) = inbox.catching_up.handle_reopened()
+            {
+                let (epoch, slot) = (stored.epoch, inbox.slot);
+                let read = Settled::Read { key, epoch, round };
+                let ticket = this.ask(Pending::Settle(Settling::new(1, read)));
+                ask_whether_read(this.node.store(), slot, ticket);
+            }
         }
     }
     if let Some(peers) = this.node.peers()

@@ -16,12 +16,14 @@ use store_state::session::SessionOp;
 
 use crate::clients::{Client, ClientLoop, LoopIo, Timer, record_drop};
 use crate::connect::inbox::CREDIT;
+use crate::connect::taking::{Settled, Settling};
 use crate::drops::Reason;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::on_behalf::{self, Kept};
 use crate::publish::once::Once;
 use crate::rim::Rim;
+use crate::session::catching_up::ask_whether_read;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
 use crate::shared::offer;
@@ -200,8 +202,10 @@ impl<R: Rim> ClientLoop<R> {
         client.session.take_acknowledged(&mut done);
         let waiting = u32::try_from(client.session.queue_len()).unwrap_or(u32::MAX);
         let held = inbox.credit.saturating_add(waiting);
+        let mut asks = None;
         if held <= CREDIT / 2 {
             let more = CREDIT - held;
+            let was_exhausted = inbox.credit == 0;
             inbox.credit += more;
             let read = Read::Credit {
                 inbox: inbox.number,
@@ -209,20 +213,26 @@ impl<R: Rim> ClientLoop<R> {
                 more,
             };
             self.node.store().read(inbox.slot, read);
+            let round = inbox.catching_up.handle_credit(was_exhausted);
+            asks = round.map(|round| (inbox.slot, round));
         }
-        if done.is_empty() {
-            return;
+        if !done.is_empty() {
+            let op = InboxOp::Acknowledge {
+                session: self
+                    .node
+                    .store()
+                    .session_name(client.session.client_id(), inbox.number),
+                epoch,
+                sent: client.session.sent_sequence(),
+                done: Done(done),
+            };
+            self.node.store().acknowledge(op);
         }
-        let op = InboxOp::Acknowledge {
-            session: self
-                .node
-                .store()
-                .session_name(client.session.client_id(), inbox.number),
-            epoch,
-            sent: client.session.sent_sequence(),
-            done: Done(done),
-        };
-        self.node.store().acknowledge(op);
+        if let Some((slot, round)) = asks {
+            let read = Settled::Read { key, epoch, round };
+            let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
+            ask_whether_read(self.node.store(), slot, ticket);
+        }
     }
 
     /// The connection of a client is over: the store is told, if it knows the client. `closes`: the connection, if
