@@ -15,7 +15,7 @@ export type BusyClient = BusyRates & { client_id: string; delay_max_ms: number |
 export type BusyRates = { bytes_per_s: number; messages_per_s: number; uncounted_per_s: number };
 export type BusyTopic = BusyRates & { topic: string };
 export type ChangeBody = { dry_run: boolean };
-export type Client = { as_of: At; client_id: string; connection: Connection | null; held_by: (string)[]; holds_back: (string)[]; in_flight: number | null; last_departure: Departure | null; node: NodeId | null; node_name: string | null; partial: (Missing)[]; queue: Queue | null; recent_drops: (RecentDrop)[]; session: Session | null; state: ClientState; subscriptions: SubscriptionsOf | null; user: string | null; will: WillOf | null };
+export type Client = { as_of: At; client_id: string; connection: Connection | null; held_by: (string)[]; holds_back: (string)[]; in_flight: number | null; last_departure: Departure | null; node: NodeId | null; node_name: string | null; partial: (Missing)[]; queue: Queue | null; recent_drops: (RecentDrop)[]; session: Session | null; state: ClientState; subscriptions: SubscriptionsOf | null; user: string | null; waits_for: WaitsFor | null; will: WillOf | null };
 export type ClientRates = { at: At; bytes_in_per_s: number | null; bytes_out_per_s: number | null; messages_in_per_s: number | null; messages_out_per_s: number | null; partial: (Missing)[]; span_ms: number };
 export type ClientRow = { address: string | null; client_id: string; durable: boolean; node: NodeId | null; node_name: string | null; queue_messages: number | null; since: At | null; state: ClientState; user: string | null };
 export type ClientState = "connecting" | "connected" | "closing" | "away";
@@ -131,6 +131,7 @@ export type Vec = (null | number)[];
 export type Verdict = { by: DecidedBy; line: number | null; may: boolean };
 export type Version = number;
 export type Voter = { node: NodeId; node_name: string; reach: Reach | null };
+export type WaitsFor = "receive_maximum" | "packet_identifiers";
 export type WillOf = { delay_s: number; qos: number; retain: boolean; topic: string };
 
 export interface Get {

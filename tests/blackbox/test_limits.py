@@ -9,7 +9,7 @@ import pytest
 
 from harness import raw
 from harness.broker import BASE, Broker
-from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBLISH, SUBACK
+from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, ack
 from harness.wait import DEADLINE_S, Stopwatch, until
 from test_authentication import passwd
 
@@ -177,6 +177,71 @@ def test_slow_consumer_qos1_holds_the_publisher_back(name):
             assert publisher.expect(PUBACK).reason < 0x80
             acked += 1
         assert drops_of(broker, name) == []
+
+
+@pytest.mark.parametrize("kept", [PUBACK, PUBREC, PUBCOMP])
+@pytest.mark.parametrize("expiry", [0, 600])
+def test_one_acknowledgement_that_is_kept_back_stops_nothing(broker, name, expiry, kept):
+    # [MQTT-3.3.4-9] [MQTT-4.4.0-1] as long as Receive Maximum leaves quota, messages go on
+    qos, count, props = 1 if kept == PUBACK else 2, 5_000, {"session_expiry": expiry, "receive_maximum": 20}
+    with broker.client(name, props=props) as client, broker.client(f"{name}p") as publisher:
+        client.subscribe(name, qos=qos)
+        numbers, first = [], None
+        while len(numbers) < count:
+            batch = range(len(numbers), len(numbers) + 100)
+            publisher.send(*(raw.publish(name, str(n), qos=qos, pid=n % 100 + 1) for n in batch))
+            for _ in batch:
+                publisher.expect(PUBACK if qos == 1 else PUBREC, reason=0)
+            if qos == 2:
+                publisher.send(*(ack(PUBREL, n % 100 + 1) for n in batch))
+                for _ in batch:
+                    publisher.expect(PUBCOMP)
+            while len(numbers) <= batch[-1] or (qos == 2 and last != "released"):
+                got = client.recv()
+                if got.kind == PUBLISH:
+                    numbers.append(int(got.payload))
+                    first, last = first or got.pid, got.pid
+                elif got.pid == last:
+                    last = "released"
+                answer = PUBCOMP if got.kind == PUBREL else PUBACK if qos == 1 else PUBREC
+                if (got.pid, answer) != (first, kept):
+                    client.send(ack(answer, got.pid))
+        assert numbers == list(range(count))
+        client.ping()
+        shown = broker.api(f"/api/v1/clients/{name}")
+        assert (shown["in_flight"], shown["waits_for"]) == (1, None)
+        if expiry == 0:
+            return
+        client.reset()
+        publisher.published(name, "later", qos=1)
+    with broker.client(name, clean=False, session_present=True, props=props) as client:
+        # What it has not acknowledged, and nothing else, comes again.
+        if kept == PUBCOMP:
+            client.expect(PUBREL, pid=first)
+            client.send(ack(PUBCOMP, first))
+        else:
+            client.message(pid=first, dup=True, payload="0")
+        client.message(dup=False, payload="later")
+        client.ping()
+        assert broker.api(f"/api/v1/clients/{name}")["in_flight"] == 0
+
+
+@pytest.mark.parametrize("expiry", [0, 600])
+def test_a_client_that_acknowledges_nothing_is_named(broker, name, expiry):
+    props = {"session_expiry": expiry, "receive_maximum": 2}
+    with broker.client(name, props=props) as client, broker.client(f"{name}p") as publisher:
+        client.subscribe(name, qos=1)
+        for number in range(3):
+            publisher.published(name, str(number), qos=1)
+        pids = [client.expect(PUBLISH, payload=str(number)).pid for number in range(2)]
+
+        def waits_for():
+            return broker.api(f"/api/v1/clients/{name}")["waits_for"]
+
+        until(lambda: waits_for() == "receive_maximum", what="why it gets no more")
+        client.send(ack(PUBACK, pids[1]))
+        client.message(payload="2")
+        until(lambda: waits_for() is None, what="nothing waits")
 
 
 @pytest.mark.parametrize("hold_ms", [60_000, 300])

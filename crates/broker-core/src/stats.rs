@@ -61,6 +61,8 @@ pub struct BrokerStats {
     pub holds_expired: Counter,
     /// Messages whose publisher was not held back, for it had just waited in vain for another subscriber.
     pub holds_spared: Counter,
+    /// Times a durable session began to wait for a packet identifier that its client keeps in use.
+    pub identifier_waits: Counter,
     /// Reads put off because of the publish rate.
     pub throttled_publishes: Counter,
     /// Reads put off because memory is scarce.

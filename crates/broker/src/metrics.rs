@@ -80,7 +80,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 33] = [
+const BROKER: [Described<BrokerStats>; 34] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -167,6 +167,11 @@ const BROKER: [Described<BrokerStats>; 33] = [
         "publisher_backpressure_skipped",
         "Messages whose publisher was not held back, because the subscriber had not earned it or the publisher had just waited in vain for another one",
         |s| &s.holds_spared,
+    ),
+    (
+        "packet_identifier_waits",
+        "Times a client of a durable session was sent nothing more because it kept the acknowledgement of one message back for 32,768 others",
+        |s| &s.identifier_waits,
     ),
     (
         "publish_rate_pauses",

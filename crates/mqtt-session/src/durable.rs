@@ -50,6 +50,8 @@ pub(crate) struct Durable {
     pub(crate) sent: u64,
     /// Sequence numbers that are done and that the server has not taken yet.
     pub(crate) acknowledged: Vec<u64>,
+    /// What waits was held back for want of an identifier when the session transmitted last.
+    pub(crate) waits_for_identifier: bool,
     /// Sequence numbers whose PUBREC the store records.
     receipts: InOrder<u64>,
     /// Inbound identifiers that the store forgets because of a PUBREL.
@@ -65,6 +67,7 @@ impl Default for Durable {
             next: 1,
             sent: 0,
             acknowledged: Vec::new(),
+            waits_for_identifier: false,
             receipts: InOrder::default(),
             releases: InOrder::default(),
         }

@@ -35,9 +35,11 @@ mod inbound;
 mod message;
 mod outbound;
 mod overlap;
+mod overtaken;
 mod patterns;
 mod policy;
 mod session;
+mod slot;
 mod stored;
 mod subscribe;
 mod time;
@@ -63,7 +65,7 @@ pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};
 pub use session::{
     Action, Session, class_of, end_with_connection, maximum_packet_size, will_target,
 };
-pub use stored::StoredState;
+pub use stored::{HeldBack, StoredState};
 pub use subscribe::{Subscription, TakenSubscriptions};
 pub use time::Timestamp;
 pub use transmit::{Outcome, Timed, TimedPacket, Transmit};

@@ -3,8 +3,9 @@
 //! The messages of a durable session wait in `stored.rs` instead; in flight they are here.
 //!
 //! Invariants: a packet identifier is not reused while it is in flight, for identifiers in flight are
-//! consecutive and new ones are taken at the end; messages leave in the order they were delivered in,
-//! except that QoS 0 passes a QoS 1 or 2 message that the window holds back.
+//! consecutive, but for those that newer ones have left far behind (`overtaken.rs`), and new ones are taken at the
+//! end and are none of these; messages leave in the order they were delivered in, except that QoS 0 passes a QoS 1
+//! or 2 message that the window holds back. What one acknowledgement that never comes costs is its own message.
 //!
 //! Deliberately absent: bytes; see `transmit.rs`.
 
@@ -15,6 +16,8 @@ use mqtt_proto::{
     AckProperties, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode,
 };
 
+use crate::overtaken::Overtaken;
+use crate::slot::Slot;
 use crate::{
     Action, ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Policy, Qos0Inbox,
     QueueFull, Session, Timestamp, Violation,
@@ -24,9 +27,9 @@ use crate::{
 /// messages does not allocate each time.
 const SPARE_SLOTS: usize = 32;
 
-/// Identifiers from the oldest to the newest in flight, as a multiple of the window: room for a client
-/// that acknowledges out of order, without growing by those it never acknowledges.
-const SPAN_PER_WINDOW: usize = 8;
+/// Places for consecutive identifiers, as a multiple of the window: room for a client that acknowledges out of
+/// order. What is older than that and not acknowledged is overtaken.
+const SPAN_PER_WINDOW: usize = 2;
 
 /// A QoS 0 delivery that waits.
 #[derive(Debug)]
@@ -41,48 +44,21 @@ pub(crate) struct WaitingQos0 {
 pub(crate) struct Outbound {
     /// Waiting.
     pub(crate) queue: VecDeque<Delivery>,
+    /// In flight, older than `slots`, and with any identifiers; `None`: none are.
+    overtaken: Option<Box<Overtaken>>,
     /// In flight; packet identifiers are consecutive and end before the session's next one.
-    pub(crate) slots: VecDeque<Slot>,
-    /// The first so many slots need not be sent on this network connection, or not any more. The next
-    /// one, if any, waits to be sent again: it is not acknowledged.
+    slots: VecDeque<Slot>,
+    /// The first so many in flight, counted from the oldest, need not be sent on this network connection, or not
+    /// any more. The next one, if any, waits to be sent again: it is not acknowledged.
     pub(crate) sent: usize,
-    /// Slots among these that are not acknowledged.
+    /// Those among these that are not acknowledged.
     pub(crate) awaiting: usize,
-    /// Slots that are not acknowledged.
+    /// Those in flight that are not acknowledged.
     live: usize,
-    /// Bytes of the messages in `slots`.
+    /// Bytes of the messages in flight.
     bytes: u64,
     /// Deliveries that ever left `queue`, wrapping around.
     taken: u32,
-}
-
-/// The state of one packet identifier.
-#[derive(Debug)]
-pub(crate) enum Slot {
-    /// Done, but an older one is not.
-    Acknowledged,
-    /// PUBLISH was sent: waits for PUBACK or PUBREC.
-    Publish(Delivery),
-    /// PUBREC came, and the store records it: waits for that, then for PUBCOMP.
-    Receipt,
-    /// PUBREC came: waits for PUBCOMP.
-    PubRel,
-}
-
-impl Slot {
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Publish(delivery) => delivery.bytes(),
-            Self::Acknowledged | Self::Receipt | Self::PubRel => 0,
-        }
-    }
-
-    fn into_delivery(self) -> Option<Delivery> {
-        match self {
-            Self::Publish(delivery) => Some(delivery),
-            Self::Acknowledged | Self::Receipt | Self::PubRel => None,
-        }
-    }
 }
 
 /// What an acknowledgement does to a slot.
@@ -99,10 +75,10 @@ enum Step {
     Keep,
 }
 
-/// The most identifiers from the oldest to the newest in flight.
+/// The most places for consecutive identifiers; not all identifiers, so that one that is not among them is free.
 #[inline]
-pub(crate) fn span(window: u16) -> usize {
-    (usize::from(window) * SPAN_PER_WINDOW).min(usize::from(u16::MAX))
+fn span(window: u16) -> usize {
+    (usize::from(window) * SPAN_PER_WINDOW).min(usize::from(u16::MAX) - 1)
 }
 
 impl Outbound {
@@ -110,17 +86,86 @@ impl Outbound {
     #[inline]
     pub(crate) fn is_open(&self, window: u16) -> bool {
         // [MQTT-3.3.4-9] [MQTT-4.9.0-2]; what has to be sent again goes first [MQTT-4.6.0-1].
+        self.has_quota(window) && self.sent == self.places()
+    }
+
+    /// Whether fewer are sent and not acknowledged than may be.
+    #[inline]
+    pub(crate) fn has_quota(&self, window: u16) -> bool {
         self.awaiting < usize::from(window)
-            && self.sent == self.slots.len()
-            && self.slots.len() < span(window)
+    }
+
+    /// Places in flight, acknowledged ones included. All positions count from the oldest one.
+    #[inline]
+    pub(crate) fn places(&self) -> usize {
+        self.older() + self.slots.len()
+    }
+
+    /// Those of them that are overtaken.
+    #[inline]
+    fn older(&self) -> usize {
+        self.overtaken
+            .as_ref()
+            .map_or(0, |overtaken| overtaken.len())
+    }
+
+    /// The slot at a position.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&Slot> {
+        match &self.overtaken {
+            Some(overtaken) if index < overtaken.len() => overtaken.get(index),
+            Some(overtaken) => self.slots.get(index - overtaken.len()),
+            None => self.slots.get(index),
+        }
+    }
+
+    /// Puts `by` in the place of the slot at `index`, which is returned.
+    #[inline]
+    fn put(&mut self, index: usize, by: Slot) -> Option<Slot> {
+        let slot = match &mut self.overtaken {
+            Some(overtaken) if index < overtaken.len() => return overtaken.replace(index, by),
+            Some(overtaken) => self.slots.get_mut(index - overtaken.len()),
+            None => self.slots.get_mut(index),
+        };
+        slot.map(|slot| std::mem::replace(slot, by))
+    }
+
+    /// Makes a place for one more, at the end, and returns its identifier: `next`, or the first one after it that
+    /// is free. There is one, because fewer are in flight than a window may have.
+    #[inline]
+    pub(crate) fn make_place(&mut self, mut next: PacketId, window: u16) -> PacketId {
+        self.overtake(next, span(window) - 1);
+        while let Some(overtaken) = &self.overtaken
+            && overtaken.position(next).is_some()
+        {
+            // [MQTT-2.2.1-4] round once more, and the client still holds this one.
+            self.skip(1);
+            next = next.next();
+            self.overtake(next, span(window) - 1);
+        }
+        next
+    }
+
+    /// Leaves at most `places` consecutive identifiers: the oldest of the others are overtaken. Everything in flight
+    /// was sent on this network connection.
+    #[inline]
+    pub(crate) fn overtake(&mut self, next: PacketId, places: usize) {
+        while self.slots.len() > places {
+            let packet_id = self.id_at(self.older(), next);
+            match self.slots.pop_front() {
+                Some(Slot::Acknowledged) => self.sent -= 1,
+                Some(slot) => self.overtaken.get_or_insert_default().push(packet_id, slot),
+                None => return,
+            }
+        }
     }
 
     /// Whether there is something to send again, and room for it.
     #[inline]
     pub(crate) fn can_resend(&self, window: u16) -> bool {
-        match self.slots.get(self.sent) {
+        match self.get(self.sent) {
             // [MQTT-4.9.0-3] [MQTT-3.3.4-10] the window holds back PUBLISH only.
-            Some(Slot::Publish(_)) => self.awaiting < usize::from(window),
+            Some(Slot::Publish(_)) => self.has_quota(window),
             Some(Slot::PubRel) => true,
             Some(Slot::Acknowledged | Slot::Receipt) | None => false,
         }
@@ -153,15 +198,27 @@ impl Outbound {
 
     /// Frees acknowledged identifiers at the front.
     pub(crate) fn trim(&mut self) {
+        if let Some(overtaken) = &mut self.overtaken {
+            let mut sent = self.sent.min(overtaken.len());
+            self.sent -= sent;
+            overtaken.trim(&mut sent);
+            self.sent += sent;
+            if overtaken.len() == 0 {
+                self.overtaken = None;
+            }
+        }
+        let older = self.older();
         while let Some(Slot::Acknowledged) = self.slots.front() {
             self.slots.pop_front();
-            self.sent = self.sent.saturating_sub(1);
+            if self.sent > older {
+                self.sent -= 1;
+            }
         }
     }
 
     /// Ends the slot at `index` and returns its message, if it still has one.
     pub(crate) fn finish(&mut self, index: usize) -> Option<Delivery> {
-        let slot = std::mem::replace(self.slots.get_mut(index)?, Slot::Acknowledged);
+        let slot = self.put(index, Slot::Acknowledged)?;
         self.bytes -= slot.bytes();
         if !matches!(slot, Slot::Acknowledged) {
             self.live -= 1;
@@ -174,8 +231,8 @@ impl Outbound {
     }
 
     /// A slot goes on without its message, which is returned, if it still had one.
-    fn replace(&mut self, index: usize, by: Slot) -> Option<Delivery> {
-        let slot = std::mem::replace(self.slots.get_mut(index)?, by);
+    pub(crate) fn replace(&mut self, index: usize, by: Slot) -> Option<Delivery> {
+        let slot = self.put(index, by)?;
         self.bytes -= slot.bytes();
         slot.into_delivery()
     }
@@ -188,22 +245,35 @@ impl Outbound {
     }
 
     fn skip_acknowledged(&mut self) {
-        while let Some(Slot::Acknowledged) = self.slots.get(self.sent) {
+        while let Some(Slot::Acknowledged) = self.get(self.sent) {
             self.sent += 1;
         }
     }
 
     /// The position of an identifier in flight.
-    fn index_of(&self, packet_id: PacketId, next: PacketId) -> Option<usize> {
+    pub(crate) fn index_of(&self, packet_id: PacketId, next: PacketId) -> Option<usize> {
         // Identifiers go round from 65,535 to 1.
         let back = (u32::from(next.get()) + 65_535 - u32::from(packet_id.get())) % 65_535;
         let back = if back == 0 { 65_535 } else { back as usize };
-        self.slots.len().checked_sub(back)
+        let recent = self.slots.len().checked_sub(back);
+        let Some(overtaken) = &self.overtaken else {
+            return recent;
+        };
+        match recent {
+            Some(index) if !matches!(self.slots.get(index), Some(Slot::Acknowledged)) => {
+                Some(overtaken.len() + index)
+            }
+            _ => overtaken.position(packet_id),
+        }
     }
 
     /// The identifier of the slot at `index`.
     pub(crate) fn id_at(&self, index: usize, next: PacketId) -> PacketId {
-        let back = (self.slots.len() - index) as u32;
+        let overtaken = self.overtaken.as_ref();
+        if let Some(id) = overtaken.and_then(|overtaken| overtaken.id_at(index)) {
+            return id;
+        }
+        let back = (self.places() - index) as u32;
         let id = (u32::from(next.get()) + 65_534 - back) % 65_535 + 1;
         u16::try_from(id)
             .ok()
@@ -212,13 +282,17 @@ impl Outbound {
     }
 
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.slots.is_empty()
+        self.queue.is_empty() && self.places() == 0
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Self>()
             + self.queue.capacity() * size_of::<Delivery>()
             + self.slots.capacity() * size_of::<Slot>()
+            + self
+                .overtaken
+                .as_ref()
+                .map_or(0, |overtaken| overtaken.heap_bytes())
     }
 }
 
@@ -414,7 +488,7 @@ impl Session {
         let Some(index) = outbound.index_of(packet_id, next) else {
             return Ok(Step::Keep);
         };
-        let Some(slot) = outbound.slots.get_mut(index) else {
+        let Some(slot) = outbound.get(index) else {
             return Ok(Step::Keep);
         };
         let step = step(slot).ok_or(Violation::UnexpectedAcknowledgement(kind))?;
@@ -444,8 +518,8 @@ impl Session {
         let mut taken = Vec::new();
         let in_group = |delivery: &Delivery| delivery.group == Some(group);
         if let Some(outbound) = &mut self.outbound {
-            for index in 0..if self.online { 0 } else { outbound.slots.len() } {
-                if let Some(Slot::Publish(delivery)) = outbound.slots.get(index)
+            for index in 0..if self.online { 0 } else { outbound.places() } {
+                if let Some(Slot::Publish(delivery)) = outbound.get(index)
                     && delivery.qos == QoS::AtLeastOnce
                     && in_group(delivery)
                 {
@@ -509,7 +583,7 @@ impl Session {
     pub(crate) fn take_all(&mut self) -> Vec<(Delivery, bool)> {
         let mut taken = Vec::new();
         if let Some(outbound) = &mut self.outbound {
-            for index in 0..outbound.slots.len() {
+            for index in 0..outbound.places() {
                 taken.extend(outbound.finish(index).map(|delivery| (delivery, true)));
             }
             outbound.trim();

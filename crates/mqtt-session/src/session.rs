@@ -340,7 +340,7 @@ mod tests {
     fn a_session_stays_small() {
         // Each client has one, connected or lingering: docs/internals/budget.md.
         assert_eq!(size_of::<Session>(), 240);
-        assert!(size_of::<crate::outbound::Slot>() <= 32);
+        assert!(size_of::<crate::slot::Slot>() <= 32);
         assert!(size_of::<Subscription>() <= 32);
         assert!(size_of::<crate::Delivery>() <= 32);
         assert!(size_of::<ApplicationMessage>() <= 72);

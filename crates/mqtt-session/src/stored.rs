@@ -1,9 +1,8 @@
 //! Messages of a durable session's inbox on their way to the client.
 //!
-//! Invariants: they leave in ascending order of their sequence numbers; positions in flight are
-//! consecutive sequence numbers, those that were skipped included, and span fewer than there are
-//! packet identifiers, so that no identifier is in use twice; everything in flight was sent on this
-//! network connection.
+//! Invariants: they leave in ascending order of their sequence numbers; from the oldest in flight to the newest
+//! there are at most [`SPAN`] sequence numbers, so that no packet identifier is in use twice; everything in
+//! flight was sent on this network connection.
 //!
 //! Deliberately absent: limits of the queue: the store has them, and decides how much it hands over.
 
@@ -12,9 +11,19 @@ use std::num::NonZeroU32;
 use mqtt_proto::{QoS, ReasonCode};
 
 use crate::durable::{Durable, packet_id_of};
-use crate::outbound::{Slot, span};
+use crate::outbound::Outbound;
+use crate::slot::Slot;
 use crate::transmit::timed;
 use crate::{Delivery, DropReason, Dropped, Outcome, Session, Timestamp};
+
+/// Sequence numbers from the oldest in flight to the newest, at most: half of the packet identifiers. After a crash
+/// the client may hold the identifier of a message whose end the store had not recorded, so another half has to be
+/// used before an identifier comes again.
+const SPAN: u64 = 32_768;
+
+/// Sequence numbers in a row that are passed over and take places among those in flight; before more, what is in
+/// flight is overtaken.
+const SKIPPED: u64 = 32;
 
 /// Whether the client may have seen a stored message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +32,17 @@ pub enum StoredState {
     New,
     /// It may have been sent on an earlier network connection.
     Sent,
+}
+
+/// What holds back messages of QoS 1 and 2 that wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldBack {
+    /// The client has not acknowledged as many as it may be sent: the lesser of its Receive Maximum and the
+    /// policy's.
+    ReceiveMaximum,
+    /// Durable sessions only: the client has not acknowledged one for so long that the next one would come close to
+    /// using its packet identifier again.
+    PacketIdentifiers,
 }
 
 /// What waits under one sequence number.
@@ -115,21 +135,26 @@ impl Session {
         let Some(first) = durable.queue.front() else {
             return false;
         };
-        let (awaiting, places) = self
-            .outbound
-            .as_ref()
-            .map_or((0, 0), |outbound| (outbound.awaiting, outbound.slots.len()));
-        let held_back = match &first.content {
-            Content::Publish(delivery, _) if delivery.qos == QoS::AtMostOnce => return true,
-            // [MQTT-3.3.4-9] [MQTT-4.9.0-2]
-            Content::Publish(..) => awaiting >= usize::from(self.window),
-            // [MQTT-4.9.0-3] [MQTT-3.3.4-10] the window holds back PUBLISH only.
-            Content::PubRel => false,
-        };
-        // [MQTT-2.2.1-4] with nothing in flight every identifier is free.
-        let skipped = first.sequence.saturating_sub(durable.next);
-        let fits = places == 0 || skipped < span(self.window).saturating_sub(places) as u64;
-        !held_back && fits
+        match &first.content {
+            Content::Publish(delivery, _) if delivery.qos == QoS::AtMostOnce => true,
+            _ => {
+                let outbound = self.outbound.as_deref();
+                durable.held_back(outbound, self.window).is_none()
+            }
+        }
+    }
+
+    /// Why the first QoS 1 or 2 message that waits is not sent before the client acknowledges another one; `None`:
+    /// nothing of the kind waits, or nothing holds it back.
+    #[must_use]
+    pub fn held_back(&self) -> Option<HeldBack> {
+        let outbound = self.outbound.as_deref();
+        if let Some(durable) = &self.durable {
+            return durable.held_back(outbound, self.window);
+        }
+        let outbound = outbound.filter(|_| self.online)?;
+        let waits = !outbound.queue.is_empty() || outbound.sent < outbound.places();
+        (waits && !outbound.has_quota(self.window)).then_some(HeldBack::ReceiveMaximum)
     }
 
     /// Writes what was handed over, and QoS 0 messages that came directly: in the order in which they
@@ -147,7 +172,12 @@ impl Session {
                 if let Some(waiting) = self.qos0.pop_front() {
                     self.send_new(waiting.delivery, out, outcome, now);
                 }
-            } else if open && let Some(Stored { sequence, content }) = self.take_stored() {
+            } else if open
+                && let Some(Stored { sequence, content }) = self
+                    .durable
+                    .as_mut()
+                    .and_then(|durable| durable.take_first())
+            {
                 match content {
                     Content::Publish(delivery, state) => {
                         self.send_stored_publish(delivery, sequence, state, out, outcome, now);
@@ -159,16 +189,15 @@ impl Session {
                     }
                 }
             } else {
-                return;
+                break;
             }
         }
-    }
-
-    fn take_stored(&mut self) -> Option<Stored> {
-        let durable = self.durable.as_mut()?;
-        let stored = durable.queue.pop_front()?;
-        durable.taken = durable.taken.wrapping_add(1);
-        Some(stored)
+        if let Some(durable) = &mut self.durable {
+            let held = durable.held_back(self.outbound.as_deref(), self.window);
+            let waits = held == Some(HeldBack::PacketIdentifiers);
+            outcome.waits_for_identifier |= waits && !durable.waits_for_identifier;
+            durable.waits_for_identifier = waits;
+        }
     }
 
     fn send_stored_publish(
@@ -218,9 +247,14 @@ impl Session {
             return;
         };
         let outbound = self.outbound.get_or_insert_default();
-        if !outbound.slots.is_empty() {
-            outbound.skip(sequence.saturating_sub(durable.next) as usize);
+        let skipped = sequence.saturating_sub(durable.next);
+        if skipped > SKIPPED {
+            outbound.overtake(self.next_packet_id, 0);
+        } else if outbound.places() > 0 {
+            outbound.skip(skipped as usize);
         }
+        // The identifier is free, see above.
+        outbound.make_place(packet_id_of(sequence), self.window);
         outbound.start(slot);
         durable.next = sequence + 1;
         self.next_packet_id = packet_id_of(durable.next);
@@ -231,12 +265,13 @@ impl Session {
         let (Some(durable), Some(outbound)) = (&self.durable, &mut self.outbound) else {
             return false;
         };
-        let back = durable.next.saturating_sub(sequence) as usize;
-        let index = outbound.slots.len().checked_sub(back);
-        let slot = index.and_then(|index| outbound.slots.get_mut(index));
-        match slot {
-            Some(slot @ Slot::Receipt) => {
-                *slot = Slot::PubRel;
+        let packet_id = packet_id_of(sequence);
+        if durable.sequence_of(packet_id) != sequence {
+            return false;
+        }
+        match outbound.index_of(packet_id, self.next_packet_id) {
+            Some(index) if matches!(outbound.get(index), Some(Slot::Receipt)) => {
+                outbound.replace(index, Slot::PubRel);
                 true
             }
             _ => false,
@@ -289,6 +324,32 @@ fn is_held(qos: QoS, state: StoredState) -> bool {
 }
 
 impl Durable {
+    fn take_first(&mut self) -> Option<Stored> {
+        let stored = self.queue.pop_front()?;
+        self.taken = self.taken.wrapping_add(1);
+        Some(stored)
+    }
+
+    /// What holds back the first that waits, unless that is of QoS 0.
+    fn held_back(&self, outbound: Option<&Outbound>, window: u16) -> Option<HeldBack> {
+        let (first, outbound) = (self.queue.front()?, outbound?);
+        match &first.content {
+            Content::Publish(delivery, _) if delivery.qos == QoS::AtMostOnce => return None,
+            // [MQTT-3.3.4-9] [MQTT-4.9.0-2]
+            Content::Publish(..) if !outbound.has_quota(window) => {
+                return Some(HeldBack::ReceiveMaximum);
+            }
+            // [MQTT-4.9.0-3] [MQTT-3.3.4-10] the window holds back PUBLISH only.
+            Content::Publish(..) | Content::PubRel => {}
+        }
+        // [MQTT-2.2.1-4] with nothing in flight every identifier is free.
+        if outbound.places() == 0 {
+            return None;
+        }
+        let oldest = self.sequence_of(outbound.id_at(0, packet_id_of(self.next)));
+        (first.sequence - oldest >= SPAN).then_some(HeldBack::PacketIdentifiers)
+    }
+
     /// Drops messages that wait; see [`Session::drop_waiting`].
     pub(crate) fn drop_waiting(&mut self, is_kept: &mut impl FnMut(&Delivery) -> bool) {
         let (mut gone, acknowledged) = (0, &mut self.acknowledged);

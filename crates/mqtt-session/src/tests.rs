@@ -5,6 +5,7 @@ mod disconnect;
 mod driver;
 mod durable;
 mod inbound;
+mod kept_back;
 mod mutation;
 mod outbound;
 mod property;

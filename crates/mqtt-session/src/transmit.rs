@@ -3,7 +3,7 @@
 
 use mqtt_proto::{DeliveryHeader, PacketId, QoS, ReasonCode};
 
-use crate::outbound::Slot;
+use crate::slot::Slot;
 use crate::{Delivery, DropReason, Dropped, Policy, Session, TakenUp, Timestamp};
 
 /// What comes after the bytes.
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub dropped: Vec<Dropped>,
     /// Packets whose time is measured.
     pub timed: Vec<Timed>,
+    /// The session began to wait for a packet identifier ([`crate::HeldBack::PacketIdentifiers`]).
+    pub waits_for_identifier: bool,
 }
 
 /// A packet that was written because of a message whose time is measured.
@@ -116,14 +118,14 @@ impl Session {
         // Outside the loop only: in the steady state there is nothing to send again.
         let Some(mut outbound) = self
             .outbound
-            .take_if(|outbound| outbound.sent < outbound.slots.len())
+            .take_if(|outbound| outbound.sent < outbound.places())
         else {
             return;
         };
         while out.len() < budget && outbound.can_resend(self.window) {
             let index = outbound.sent;
             let packet_id = outbound.id_at(index, self.next_packet_id);
-            match outbound.slots.get(index) {
+            match outbound.get(index) {
                 // [MQTT-4.3.3-7] [MQTT-4.3.3-13] expiry no longer applies to a message once sent.
                 Some(Slot::Publish(delivery))
                     if !self.write(delivery, Some(packet_id), true, out, now) =>
@@ -167,9 +169,12 @@ impl Session {
             let delivery = if !self.qos0.is_empty() && (!open || self.is_qos0_next()) {
                 self.qos0.pop_front().map(|waiting| waiting.delivery)
             } else if open {
-                self.outbound
-                    .as_mut()
-                    .and_then(|outbound| outbound.take_waiting())
+                let (next, window) = (self.next_packet_id, self.window);
+                self.outbound.as_mut().and_then(|outbound| {
+                    let delivery = outbound.take_waiting()?;
+                    self.next_packet_id = outbound.make_place(next, window);
+                    Some(delivery)
+                })
             } else {
                 None
             };

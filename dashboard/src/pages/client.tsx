@@ -167,6 +167,7 @@ function Facts({ polled }: { polled: Polled<Client> }) {
           <Fact name="Bytes">{queue ? `${bytes(queue.bytes)} of ${bytes(queue.limit_bytes)}` : unknown}</Fact>
           <Fact name="Oldest">{queue?.oldest_at ? <><Ago at={queue.oldest_at} /> ago</> : unknown}</Fact>
           <Fact name="In flight">{count(client.in_flight)}{connection && ` of ${count(connection.receive_maximum)}`}</Fact>
+          {client.waits_for && <Fact name="Waits for">{client.waits_for === "receive_maximum" ? "acknowledgements: it has as many messages as it may" : "the acknowledgement of its oldest message in flight"}</Fact>}
           <Fact name="Holds back"><Clients ids={client.holds_back} /></Fact>
           <Fact name="Held by"><Clients ids={client.held_by} /></Fact>
           <Fact name="Drops"><a href={link("client", { id: client.client_id, tab: "drops" })}>{drops === 0 ? "none remembered" : `last ${duration(secondsSince(client.recent_drops[0]!.at))} ago`}</a></Fact>

@@ -79,6 +79,8 @@ pub struct Client {
     pub session: Option<Session>,
     /// Messages that were sent to it and are not acknowledged.
     pub in_flight: Option<u64>,
+    /// Which acknowledgements hold back the messages of QoS 1 and 2 that wait for it; `null`: none do, or it is not known.
+    pub waits_for: Option<WaitsFor>,
     /// What waits for it.
     pub queue: Option<Queue>,
     /// What it has subscribed to.
@@ -97,6 +99,28 @@ pub struct Client {
     pub as_of: At,
     /// What is not in this answer.
     pub partial: Vec<Missing>,
+}
+
+/// What a client has to acknowledge before it is sent another message of QoS 1 or 2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitsFor {
+    /// Any of those in flight: they are as many as it may be sent at once (`receive_maximum`).
+    ReceiveMaximum,
+    /// The oldest of those in flight: some 32,768 newer ones have passed it, and the packet identifiers in between are
+    /// all that a session which outlives its connection uses.
+    PacketIdentifiers,
+}
+
+impl WaitsFor {
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReceiveMaximum => "receive_maximum",
+            Self::PacketIdentifiers => "packet_identifiers",
+        }
+    }
 }
 
 /// A network connection.

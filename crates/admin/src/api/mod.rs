@@ -25,7 +25,7 @@ pub use ban::{Ban, NewBan};
 pub use change::NodeChange;
 pub use client::{
     Client, ClientRow, ClientState, Connection, Departure, Gone, Queue, RecentDrop, Session,
-    SubscriptionsOf, WillOf,
+    SubscriptionsOf, WaitsFor, WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use event::{Event, EventKind, EventSubject, Gap, Happened, SubjectState};

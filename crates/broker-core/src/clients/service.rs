@@ -121,6 +121,8 @@ impl<R: Rim> Service for ClientLoop<R> {
         let (packets, publishes) = count_packets(out);
         self.stats.packets_out.add(packets);
         self.stats.publishes_out.add(publishes);
+        let waits = std::mem::take(&mut self.outcome.waits_for_identifier);
+        self.stats.identifier_waits.add(waits.into());
         let (client_id, at) = (client.session.client_id(), Timestamp(io.now_ms()));
         let amount = Amount {
             messages: Messages(publishes),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use authorization::Action;
-use mqtt_session::{ClassId, WillTarget};
+use mqtt_session::{ClassId, HeldBack, WillTarget};
 
 use crate::key::SessionKey;
 use crate::rights::access::Verdict;
@@ -176,6 +176,8 @@ pub struct ClientDetail {
     pub shard: Option<u16>,
     /// Deliveries that are not acknowledged.
     pub in_flight: u64,
+    /// What holds back QoS 1 and 2 messages that wait in this loop.
+    pub waits_for: Option<HeldBack>,
     /// Bytes of all deliveries held, waiting and in flight.
     pub queue_bytes: u64,
     /// The most of them.

@@ -80,6 +80,7 @@ pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, client: &Client) -> Clie
         epoch: stored.map(|stored| stored.epoch),
         shard: inbox.map(|inbox| inbox.shard()),
         in_flight: session.in_flight() as u64,
+        waits_for: session.held_back(),
         queue_bytes: session.queue_bytes(),
         queue_bytes_limit: policy.queue_bytes,
         queue_full: policy.queue_full.name().to_owned(),

@@ -149,6 +149,7 @@ fn absent(
         connection: None,
         session: None,
         in_flight: None,
+        waits_for: None,
         queue: None,
         subscriptions: None,
         will: None,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use admin::api::{
     At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure,
     ListenerCertificate, Queue, Session, Setting, SubscriptionRow, SubscriptionsOf, Verdict,
-    WillOf,
+    WaitsFor, WillOf,
 };
 use admin::cluster::NodeId;
 use broker_core::Settings;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
 use config::OptionRow;
 use mqtt_proto::SubscriptionFilter;
-use mqtt_session::{ClassId, NEVER_EXPIRES};
+use mqtt_session::{ClassId, HeldBack, NEVER_EXPIRES};
 use transport::CertificateFacts;
 
 use super::question::{SettingPart, few};
@@ -118,6 +118,10 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
             epoch: detail.epoch.map(BigNumber::from),
         }),
         in_flight: Some(detail.in_flight),
+        waits_for: detail.waits_for.map(|waits_for| match waits_for {
+            HeldBack::ReceiveMaximum => WaitsFor::ReceiveMaximum,
+            HeldBack::PacketIdentifiers => WaitsFor::PacketIdentifiers,
+        }),
         queue: Some(Queue {
             oldest_at: None,
             messages: summary.queued,

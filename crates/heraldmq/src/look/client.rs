@@ -132,6 +132,10 @@ fn page(client: &Client, now: SystemTime) -> String {
                 ("bytes", number(Some(queue.bytes))),
                 ("oldest", age_of(queue.oldest_at.as_ref(), now)),
                 ("in flight", number(client.in_flight)),
+                (
+                    "waits for",
+                    or_dash(client.waits_for.map(|waits_for| waits_for.name())),
+                ),
                 ("limit", number(queue.limit_messages)),
                 ("when full", or_dash(queue.full.as_deref())),
             ],

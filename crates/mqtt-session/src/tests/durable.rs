@@ -222,22 +222,22 @@ fn a_gap_does_not_use_an_identifier_twice() {
          < CONNACK
          $ stored topic=a qos=1 seq=65530
          < PUBLISH id=65530 qos=1 topic=a
-         # The span is eight windows.
-         $ stored topic=b qos=1 seq=65689
-         < PUBLISH id=154 qos=1 topic=b
-         $ stored topic=c qos=1 seq=65690
-         $ stored topic=d seq=65691
+         # Half of the identifiers may be between the oldest and the newest.
+         $ stored topic=b qos=1 seq=98297
+         < PUBLISH id=32762 qos=1 topic=b
+         $ stored topic=c qos=1 seq=98298
+         $ stored topic=d seq=98299
          ? facts
-         = waiting=2 in_flight=2 room=16 sent=65689
-         > PUBACK id=154
-         ! acknowledged 65689
-         > PUBACK id=155
+         = waiting=2 in_flight=2 room=16 sent=98297
+         > PUBACK id=32762
+         ! acknowledged 98297
+         > PUBACK id=32763
          > PUBACK id=65530
-         < PUBLISH id=155 qos=1 topic=c
+         < PUBLISH id=32763 qos=1 topic=c
          < PUBLISH topic=d
-         ! acknowledged 65530,65691
-         > PUBACK id=155
-         ! acknowledged 65690
+         ! acknowledged 65530,98299
+         > PUBACK id=32763
+         ! acknowledged 98298
          # With nothing in flight every identifier is free.
          $ stored topic=e qos=1 seq=1000000
          < PUBLISH id=16975 qos=1 topic=e

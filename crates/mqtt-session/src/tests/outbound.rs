@@ -448,21 +448,3 @@ fn qos0_for_the_absent() {
          < PUBLISH topic=c",
     );
 }
-
-/// A client that never acknowledges the oldest message cannot make the session grow without end.
-#[test]
-fn holes_in_flight_are_limited() {
-    let mut script = String::from("> CONNECT rm=2\n< CONNACK\n");
-    script += "$ deliver topic=a qos=1\n< PUBLISH id=1 qos=1 topic=a\n";
-    for id in 2..=16 {
-        script += &format!(
-            "$ deliver topic=a qos=1\n< PUBLISH id={id} qos=1 topic=a\n> PUBACK id={id}\n"
-        );
-    }
-    script += "$ deliver topic=b qos=1
-               ? facts
-               = waiting=1 in_flight=1 room=0
-               > PUBACK id=1
-               < PUBLISH id=17 qos=1 topic=b";
-    check(&script);
-}

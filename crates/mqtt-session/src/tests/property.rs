@@ -29,6 +29,9 @@ enum Step {
     ToClient(usize),
     /// The client sends so many of its acknowledgements.
     Acknowledge(usize),
+    /// It keeps its next one back, or sends those that it has kept back.
+    KeepBack,
+    SendKept,
     /// The server is done with one of the messages it was given.
     Complete(usize),
     Lose,
@@ -55,6 +58,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1_usize..200).prop_map(Step::Transmit),
         6 => (1_usize..8).prop_map(Step::ToClient),
         5 => (1_usize..6).prop_map(Step::Acknowledge),
+        1 => Just(Step::KeepBack),
+        1 => Just(Step::SendKept),
         5 => (0_usize..8).prop_map(Step::Complete),
         1 => Just(Step::Lose),
         2 => (1_u16..6, 0_u16..3).prop_map(|(receive_maximum, topic_alias_maximum)| {
@@ -96,6 +101,7 @@ struct World {
     sent: VecDeque<(PacketId, Sent)>,
     received: BTreeSet<PacketId>,
     acknowledgements: VecDeque<Vec<u8>>,
+    kept_back: Vec<Vec<u8>>,
     arrived: Vec<(QoS, u32)>,
     aliases: BTreeMap<NonZeroU16, String>,
 }
@@ -131,6 +137,7 @@ impl World {
             sent: VecDeque::new(),
             received: BTreeSet::new(),
             acknowledgements: VecDeque::new(),
+            kept_back: Vec::new(),
             arrived: Vec::new(),
             aliases: BTreeMap::new(),
         }
@@ -158,6 +165,8 @@ impl World {
                     self.to_session.extend(self.acknowledgements.drain(..count));
                 }
             }
+            Step::KeepBack => self.kept_back.extend(self.acknowledgements.pop_front()),
+            Step::SendKept => self.acknowledgements.extend(self.kept_back.drain(..)),
             Step::Complete(index) => {
                 if !self.completions.is_empty() {
                     let id = self.completions.remove(index % self.completions.len());
@@ -400,6 +409,7 @@ impl World {
             self.to_session.clear();
             self.to_client.clear();
             self.acknowledgements.clear();
+            self.kept_back.clear();
             self.aliases.clear();
             self.in_flight_here.clear();
             let detached = self.session.handle_connection_closed(self.now);
@@ -436,6 +446,7 @@ impl World {
     /// Everything settles.
     fn settle(&mut self) {
         self.reconnect(2, 1);
+        self.step(&Step::SendKept);
         for _ in 0..10_000 {
             for step in [
                 Step::ToSession(100),

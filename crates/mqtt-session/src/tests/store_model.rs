@@ -34,6 +34,9 @@ enum Step {
     Transmit(usize),
     ToClient(usize),
     Acknowledge(usize),
+    /// The client keeps its next acknowledgement back, or sends those that it has kept back.
+    KeepBack,
+    SendKept,
     Lose,
     Crash,
     Reconnect {
@@ -49,11 +52,12 @@ fn qos() -> impl Strategy<Value = QoS> {
     ]
 }
 
-/// Many gaps are small; some end near an identifier that is in use, or at the span of a window.
+/// Many gaps are small; some end near an identifier that is in use, or at the most sequence numbers in flight.
 fn gap() -> impl Strategy<Value = u64> {
     prop_oneof![
         12 => 1_u64..3,
         2 => 6_u64..36,
+        2 => 32_760_u64..32_775,
         2 => 65_500_u64..65_560,
         1 => 131_065_u64..131_075,
     ]
@@ -71,6 +75,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1_usize..200).prop_map(Step::Transmit),
         6 => (1_usize..8).prop_map(Step::ToClient),
         5 => (1_usize..6).prop_map(Step::Acknowledge),
+        1 => Just(Step::KeepBack),
+        1 => Just(Step::SendKept),
         1 => Just(Step::Lose),
         1 => Just(Step::Crash),
         4 => (1_u16..6).prop_map(|receive_maximum| Step::Reconnect { receive_maximum }),
@@ -158,6 +164,7 @@ struct Client {
     sent: VecDeque<(PacketId, Sent)>,
     received: BTreeSet<PacketId>,
     acknowledgements: VecDeque<Vec<u8>>,
+    kept_back: Vec<Vec<u8>>,
     arrived: Vec<(QoS, u32)>,
 }
 
@@ -253,6 +260,7 @@ impl World {
                 sent: VecDeque::new(),
                 received: BTreeSet::new(),
                 acknowledgements: VecDeque::new(),
+                kept_back: Vec::new(),
                 arrived: Vec::new(),
             },
             numbers: 0,
@@ -290,6 +298,14 @@ impl World {
                     let to_session = &mut self.connection.to_session;
                     to_session.extend(acknowledgements.drain(..count));
                 }
+            }
+            Step::KeepBack => {
+                let next = self.client.acknowledgements.pop_front();
+                self.client.kept_back.extend(next);
+            }
+            Step::SendKept => {
+                let kept_back = self.client.kept_back.drain(..);
+                self.client.acknowledgements.extend(kept_back);
             }
             Step::Lose => self.lose(),
             Step::Crash if self.careful => self.crash(),
@@ -672,6 +688,7 @@ impl World {
         self.session = None;
         self.connection = Connection::default();
         self.client.acknowledgements.clear();
+        self.client.kept_back.clear();
     }
 
     fn reconnect(&mut self, receive_maximum: u16) {
@@ -717,6 +734,7 @@ impl World {
     /// Everything settles.
     fn settle(&mut self) {
         self.reconnect(2);
+        self.step(&Step::SendKept);
         for _ in 0..10_000 {
             for step in [
                 Step::HandOver(10),

@@ -133,6 +133,7 @@ fn client(client_id: String) -> Client {
         queue: None,
         subscriptions: None,
         will: None,
+        waits_for: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
         last_departure: None,
