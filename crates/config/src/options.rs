@@ -243,7 +243,8 @@ options! {
         /// Topic aliases that a client may define. 0: none.
         live "topicAliasMaximum" => topic_alias_maximum: u16 = 64;
         /// Topic aliases that the broker defines towards one client at most; the client's own
-        /// maximum counts if it is smaller. 0: none.
+        /// maximum counts if it is smaller. Messages of QoS 2 go without: some clients hand them out without a topic
+        /// then. 0: none.
         live "topicAliasMaximumOut" => topic_alias_maximum_out: u16 = 16;
         /// Longest keep alive. A client that asks for more, or for none, is given this as Server
         /// Keep Alive. 0: whatever the client asks for.

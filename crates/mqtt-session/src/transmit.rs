@@ -243,8 +243,9 @@ impl Session {
     ) -> bool {
         let body = &delivery.message.body;
         let topic_alias = match &mut self.outbound_aliases {
-            Some(aliases) => aliases.assign(body.topic()),
-            None => None,
+            // Not with QoS 2: mqtt.js 5.16 hands out such a message without a topic if it comes without a topic name.
+            Some(aliases) if delivery.qos < QoS::ExactlyOnce => aliases.assign(body.topic()),
+            Some(_) | None => None,
         };
         let mut header = DeliveryHeader {
             // [MQTT-3.3.1-1] [MQTT-3.3.1-2] [MQTT-4.3.2-2] [MQTT-4.3.3-2] [MQTT3-3.3.1-1]

@@ -310,6 +310,23 @@ fn outbound_topic_aliases() {
     );
 }
 
+/// [MQTT-3.3.2-7] a message of QoS 2 goes with its topic name: mqtt.js hands it out without one else.
+#[test]
+fn no_alias_goes_with_qos_2() {
+    check(
+        "> CONNECT tam=10
+         < CONNACK
+         $ deliver topic=long/a qos=2
+         < PUBLISH id=1 qos=2 topic=long/a
+         $ deliver topic=long/a qos=1
+         < PUBLISH id=2 qos=1 topic=long/a alias=1
+         $ deliver topic=long/a qos=2
+         < PUBLISH id=3 qos=2 topic=long/a
+         $ deliver topic=long/a
+         < PUBLISH alias=1",
+    );
+}
+
 /// [MQTT-3.3.2-7]
 #[test]
 fn outbound_topic_aliases_end_with_the_connection() {
