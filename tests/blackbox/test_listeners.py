@@ -194,6 +194,28 @@ def test_client_certificates(tmp_path, version):
         assert all(connects(listeners, client=leaf, version=version) for leaf in [good, *bad])
 
 
+def test_a_revocation_list_that_is_not_replaced_in_time_is_an_alarm_and_counts(tmp_path):
+    ca = Authority(tmp_path, "clients")
+    good, revoked = ca.issue("good"), ca.issue("revoked")
+    crl = ca.revoke(revoked, next_update=DAY / 24)
+    ssl_config = {"clientAuth": "REQUIRE", "trustCertsFile": ca.path, "crlFile": crl}
+    with Listeners(tmp_path, ssl_config=ssl_config) as listeners:
+
+        def alarms():
+            return [alarm for alarm in listeners.api("/api/v1/alarms")["items"] if alarm["name"] == "revocation_list"]
+
+        assert alarms() == []
+        ca.revoke(revoked, next_update=DAY / -24)
+        listeners.signal(signal.SIGHUP)
+        until(alarms, what="an alarm")
+        assert len(alarms()) == 2 and "nextUpdate" in alarms()[0]["detail"]
+        assert connects(listeners, client=good)
+        assert not connects(listeners, client=revoked)
+        ca.revoke(revoked)
+        listeners.signal(signal.SIGHUP)
+        until(lambda: alarms() == [], what="no alarm")
+
+
 def test_certificates_are_read_again_at_sighup(tmp_path):
     with Listeners(tmp_path) as listeners:
 

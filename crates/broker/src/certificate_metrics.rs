@@ -1,4 +1,4 @@
-//! When the certificates of listeners end, as metrics.
+//! When the certificates of listeners end and their revocation lists should be replaced, as metrics.
 
 use net_api::Kind;
 use prometheus_client::collector::Collector;
@@ -29,6 +29,20 @@ impl Collector for CertificateCollector {
                 let labels = [("listener", kind.name()), ("address", address)];
                 let end = i64::try_from(facts.not_after.as_secs()).unwrap_or(i64::MAX);
                 ConstGauge::new(end).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let name = "revocation_list_next_update_timestamp_seconds";
+        let help = "When the first of a listener's revocation lists should be replaced, in seconds since the Unix epoch";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (kind, address, certificate) in &self.0 {
+            if let Some(next) = certificate
+                .read()
+                .as_ref()
+                .and_then(|facts| facts.next_update)
+            {
+                let labels = [("listener", kind.name()), ("address", address)];
+                let next = i64::try_from(next.as_secs()).unwrap_or(i64::MAX);
+                ConstGauge::new(next).encode(family.encode_family(&labels)?)?;
             }
         }
         Ok(())

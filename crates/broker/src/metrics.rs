@@ -1141,6 +1141,7 @@ mod tests {
             names: Vec::new(),
             not_before: Duration::ZERO,
             not_after: Duration::from_secs(1_800_000_000),
+            next_update: Some(Duration::from_secs(1_700_000_000)),
         };
         let listening = Listening {
             kind: Kind::Tls,

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use x509_cert::Certificate;
+use x509_cert::certificate::Rfc5280;
+use x509_cert::crl::CertificateList;
 use x509_cert::der::Decode;
 
 use crate::identity::server_names;
@@ -20,6 +22,9 @@ pub struct CertificateFacts {
     pub not_before: Duration,
     /// Until when.
     pub not_after: Duration,
+    /// When the first of the revocation lists that the listener reads beside it should have been replaced
+    /// (`nextUpdate`), since the Unix epoch; `None`: there is none, or none that says so.
+    pub next_update: Option<Duration>,
 }
 
 impl CertificateFacts {
@@ -35,8 +40,16 @@ impl CertificateFacts {
             names: server_names(&certificate),
             not_before: validity.not_before.to_unix_duration(),
             not_after: validity.not_after.to_unix_duration(),
+            next_update: None,
         })
     }
+}
+
+/// When a revocation list should have been replaced, since the Unix epoch; `None`: it does not say, or cannot be
+/// read (DER).
+pub(crate) fn next_update(der: &[u8]) -> Option<Duration> {
+    let list = CertificateList::<Rfc5280>::from_der(der).ok()?;
+    Some(list.tbs_cert_list.next_update?.to_unix_duration())
 }
 
 #[cfg(test)]

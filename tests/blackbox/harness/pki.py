@@ -97,13 +97,13 @@ class Authority:
             certificate.serial_number,
         )
 
-    def revoke(self, *leaves: Leaf) -> str:
-        """A revocation list of these, as the path of a PEM file."""
+    def revoke(self, *leaves: Leaf, next_update=30 * DAY) -> str:
+        """A revocation list of these, to be replaced in so long, as the path of a PEM file."""
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(named(self._name))
             .last_update(now() - DAY)
-            .next_update(now() + 30 * DAY)
+            .next_update(now() + next_update)
             .add_extension(x509.CRLNumber(1), critical=False)
         )
         for leaf in leaves:

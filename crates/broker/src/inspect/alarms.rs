@@ -69,6 +69,13 @@ impl Inspect {
                 let detail = format!("the certificate of the {kind} listener at {address} {why}");
                 alarms.push(alarm("certificate", detail));
             }
+            if let Some(facts) = &*listening.certificate.read()
+                && let Some(why) = is_stale(facts, now)
+            {
+                let (kind, address) = (listening.kind.name(), &listening.address);
+                let detail = format!("a revocation list of the {kind} listener at {address} {why}");
+                alarms.push(alarm("revocation_list", detail));
+            }
         }
         if let Some(clustered) = self.node.rim.clustered()
             && clustered.cluster().is_open()
@@ -111,6 +118,16 @@ fn ends_soon(facts: &CertificateFacts, now: Duration) -> Option<String> {
     } else {
         None
     }
+}
+
+/// What is said of a revocation list that its authority has replaced by now. It counts all the same: an authority
+/// that is late shuts out nobody.
+fn is_stale(facts: &CertificateFacts, now: Duration) -> Option<String> {
+    let next = facts.next_update.filter(|next| *next < now)?;
+    let at = rows::at(next);
+    Some(format!(
+        "is older than its nextUpdate, {at}: certificates that were revoked since are taken"
+    ))
 }
 
 #[cfg(test)]
@@ -164,6 +181,7 @@ mod tests {
             names: Vec::new(),
             not_before: day(100),
             not_after: day(200),
+            next_update: None,
         };
         for (now, said) in [
             (99, Some("is valid only from 1970-04-11T00:00:00.000Z")),
@@ -174,5 +192,29 @@ mod tests {
         ] {
             assert_eq!(ends_soon(&facts, day(now)).as_deref(), said, "{now}");
         }
+    }
+
+    #[test]
+    fn a_revocation_list_is_an_alarm_once_its_next_update_has_passed() {
+        let day = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+        let facts = CertificateFacts {
+            subject: String::new(),
+            issuer: String::new(),
+            names: Vec::new(),
+            not_before: day(0),
+            not_after: day(1_000),
+            next_update: Some(day(200)),
+        };
+        assert_eq!(is_stale(&facts, day(200)), None);
+        let said = is_stale(&facts, day(201)).expect("an alarm");
+        assert!(
+            said.contains("nextUpdate, 1970-07-20T00:00:00.000Z"),
+            "{said}"
+        );
+        let without = CertificateFacts {
+            next_update: None,
+            ..facts
+        };
+        assert_eq!(is_stale(&without, day(201)), None);
     }
 }

@@ -27,7 +27,7 @@ use rustls::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::CertificateFacts;
+use crate::certificate::{CertificateFacts, next_update};
 
 /// What a TLS listener is made of. All files are PEM.
 #[derive(Clone, Debug)]
@@ -160,8 +160,14 @@ impl ServerTls {
         let provider = Arc::new(default_provider());
         let identity = certified_key(&self.certificate, &self.key, &provider)?;
         let own = identity.cert.first();
-        let facts = own.and_then(|own| CertificateFacts::of(own));
         let trust = self.client_trust()?;
+        let lists = trust.revocation_lists.iter();
+        let next_update = lists.filter_map(|list| next_update(list)).min();
+        let facts = own.and_then(|own| CertificateFacts::of(own));
+        let facts = facts.map(|facts| CertificateFacts {
+            next_update,
+            ..facts
+        });
         let verifier = self.verifier(&trust, &provider)?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&self.minimum_version.versions())

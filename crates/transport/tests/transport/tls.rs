@@ -249,6 +249,11 @@ fn a_revoked_certificate_is_refused_after_a_reload_also_if_its_session_could_be_
     let authority = Authority::new();
     let mut files = authority.server(ClientAuth::Required);
     files.revocation_lists = Some(authority.revoke(&[8]));
+    let loaded = files.load_with_facts(&Tickets::default());
+    let (_, facts) = loaded.expect("good files");
+    let next_update = facts.and_then(|facts| facts.next_update);
+    // 2100-01-01, as the list says.
+    assert_eq!(next_update.map(|at| at.as_secs()), Some(4_102_444_800));
     let mut listener = Listener::new(files);
     let revoked = client_with(&authority, "device-8", 8);
     let alert = handshake(&revoked, &listener).refused();
