@@ -8,7 +8,9 @@ import pytest
 
 from harness import raw
 from harness.broker import Broker, run
+from harness.clock import LIBRARY, Clock
 from harness.crowd import Crowd, Peer
+from harness.wait import until
 
 DAY_S = 86_400
 
@@ -215,3 +217,17 @@ def test_a_message_for_very_many_sessions_that_are_away_survives_a_crash(tmp_pat
         assert broker.stop() == 0
     verify(folder, code=0, mentions=["OK"])
     assert rows(inspect(folder)).get("queued messages", 0) == 0
+
+
+@pytest.mark.skipif(not pathlib.Path(LIBRARY).exists(), reason="libfaketime is not installed")
+def test_a_clock_that_is_earlier_than_the_data_folder_is_told(tmp_path):
+    said = "the clock is earlier than when this node last ran: expiry intervals last longer by the difference"
+    clock, data = Clock(tmp_path / "clock"), tmp_path / "data"
+    for seconds, behind in ((0, None), (60, None), (-3_600, range(3_600, 3_700)), (-3_600, None)):
+        clock.jump(seconds)
+        with Broker(data_dir=data, prefix=clock.prefix) as broker:
+            alive = (data / "alive").read_bytes()
+            until(lambda: (data / "alive").read_bytes() != alive, what="a sign of life")
+            found = broker.find(said)
+            assert bool(found) == bool(behind)
+            assert all(line["level"] == "WARN" and line["behind_s"] in behind for line in found)
