@@ -82,6 +82,44 @@ def test_a_class_has_a_queue_of_its_own_also_after_a_restart_and_a_reload(tmp_pa
         assert len(drained(broker, device)) == 5
 
 
+def test_a_limit_that_is_lowered_leaves_alone_what_waits(tmp_path, name):
+    device, application = f"{name}-dev", f"{name}-app"
+
+    def limited(messages):
+        of_class = {**APPLICATION, "limits": {"session": {"queueMessages": messages}}}
+        return configured(of_class, limits={"session": {"queueMessages": messages}})
+
+    with Broker(config=limited(5_000), data_dir=tmp_path / "data") as broker:
+        for client_id in (device, application):
+            gone_away(broker, client_id, f"{name}/#")
+        fill(broker, f"{name}/a", 2_000)
+        broker.write_config(limited(10))
+        broker.signal(signal.SIGHUP)
+        for client_id in (device, application):
+            until(lambda of=client_id: state(broker, of)["queue"]["limit_messages"] == 10, what="the new limit")
+        # One message makes room for one.
+        with broker.client("publisher") as publisher:
+            for _ in range(3):
+                publisher.published(f"{name}/a", b"x", qos=1)
+        for client_id in (device, application):
+            assert state(broker, client_id)["queue"]["messages"] == 2_000
+            assert sum(drop["client_id"] == client_id for drop in broker.drops()) == 3
+        broker.kill()
+    with Broker(config=limited(10), data_dir=tmp_path / "data") as broker:
+        fill(broker, f"{name}/a", 1)
+        assert len(drained(broker, application)) == 2_000
+        # It is as short as the limit says from when it has been.
+        fill(broker, f"{name}/a", 20)
+
+        def is_shorter():
+            with broker.client(application, clean=False, props={"session_expiry": 600}):
+                pass
+            fill(broker, f"{name}/a", 20)
+            return state(broker, application)["queue"]["messages"] == 10
+
+        until(is_shorter, what="the limit")
+
+
 def test_the_class_of_a_session_is_that_of_its_last_connection(tmp_path, name):
     password_file = tmp_path / "users"
     for user in ("app", "dev"):

@@ -179,6 +179,30 @@ impl Limits {
         own.copied().unwrap_or(self.queue)
     }
 
+    /// The limits with what a queue of a class holds left alone, if it holds more than it may and drops its oldest messages.
+    #[must_use]
+    pub fn leaving(mut self, class: ClassId, messages: u32, bytes: u64) -> Self {
+        let of = self.of(class);
+        let drops_oldest = of.full == QueueFull::DropOldest && of.messages > 0;
+        if !drops_oldest || (messages <= of.messages && bytes <= of.bytes) {
+            return self;
+        }
+        let left = QueueLimits {
+            messages: of.messages.max(messages),
+            bytes: of.bytes.max(bytes),
+            ..of
+        };
+        if class.is_default() || self.classes.get(class).is_none() {
+            self.queue = left;
+            return self;
+        }
+        let classes = self.classes.0.iter().flat_map(|classes| classes.iter());
+        self.classes = classes
+            .map(|&(known, of)| (known, if known == class { left } else { of }))
+            .collect();
+        self
+    }
+
     /// The limits of a shard that has `part` of the slots that the shards of `whole` share: of what a shard may keep, the
     /// share of its slots, rounded up, and a 256th at least. The shard that has all of them has the limits as they are.
     #[must_use]

@@ -8,6 +8,7 @@
 //! | state | input | then |
 //! |---|---|---|
 //! | closed | a direct message | it is held; the first one asks for a barrier |
+//! | closed | a message for an earlier connection, which the inbox did not take | as a direct one, before these |
 //! | closed | the barrier, with credit left | open; what was held goes to the session |
 //! | closed | the barrier, without credit | the next credit asks again |
 //! | closed | credit, when there was none | a barrier that is under way says nothing; asks again |
@@ -55,6 +56,8 @@ pub(crate) struct CatchingUp {
 #[derive(Debug, Default)]
 struct Held {
     deliveries: Vec<Delivery>,
+    /// So many of these came first, for an earlier connection.
+    late: usize,
     bytes: u64,
 }
 
@@ -78,6 +81,16 @@ impl CatchingUp {
     /// A direct message. `policy`: of the session.
     pub(crate) fn handle_direct(&mut self, delivery: Delivery, policy: &Policy) -> Direct {
         self.has_come = true;
+        self.hold(delivery, policy, false)
+    }
+
+    /// A message that came for an earlier connection of this node, and that the inbox does not keep, since this connection
+    /// has attached it. It goes before those that came for this one.
+    pub(crate) fn handle_late(&mut self, delivery: Delivery, policy: &Policy) -> Direct {
+        self.hold(delivery, policy, true)
+    }
+
+    fn hold(&mut self, delivery: Delivery, policy: &Policy, is_late: bool) -> Direct {
         if self.is_open {
             return Direct::Deliver(delivery);
         }
@@ -93,7 +106,12 @@ impl CatchingUp {
             return Direct::Full(Dropped { message, reason });
         }
         held.bytes = bytes;
-        held.deliveries.push(delivery);
+        if is_late {
+            held.deliveries.insert(held.late, delivery);
+            held.late += 1;
+        } else {
+            held.deliveries.push(delivery);
+        }
         self.ask().map_or(Direct::Held, Direct::Ask)
     }
 
@@ -221,6 +239,18 @@ mod tests {
         let again = of.handle_credit(true).unwrap();
         assert!(of.handle_passed(Round(0), true).is_empty());
         assert_eq!(payloads(&of.handle_passed(again, true)), [b"1"]);
+    }
+
+    #[test]
+    fn what_came_for_an_earlier_connection_goes_first() {
+        let mut of = CatchingUp::new(true);
+        direct(&mut of, "3");
+        for payload in ["1", "2"] {
+            let late = of.handle_late(delivery(payload), &Policy::default());
+            assert!(matches!(late, Direct::Held), "{late:?}");
+        }
+        let all = of.handle_passed(Round(0), true);
+        assert_eq!(payloads(&all), [b"1", b"2", b"3"]);
     }
 
     #[test]

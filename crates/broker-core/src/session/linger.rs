@@ -1,9 +1,11 @@
-//! Sessions with many subscriptions whose connections have just ended.
+//! Sessions with many subscriptions whose connections have just ended, and sessions that were sent QoS 0.
 //!
 //! To take all subscriptions of a session out of the routes and to put them in again costs by their number, and a
 //! client can have that done by a CONNECT of a few bytes. So the routes of such a session stay for a while after
 //! its connection has ended, and its inbox stays attached: it lingers. A later connection to this node takes both
-//! over as they are. What comes by these routes meanwhile, messages of QoS 0, goes to the inbox.
+//! over as they are. What comes by these routes meanwhile, messages of QoS 0, goes to the inbox. If messages of QoS 0 came
+//! by the last connection, more are likely to be on their way, from this node or another one: then a session with few
+//! subscriptions lingers, too.
 //!
 //! The routes are under the key of an entry of the loop's clients: the one whose connection came first. The entry
 //! stays when that connection ends; later connections have entries of their own, so that nothing that was asked
@@ -20,6 +22,7 @@ use std::sync::Arc;
 
 use mqtt_session::{
     ApplicationMessage, Delivery, DropReason, Dropped, Qos0Inbox, TakenSubscriptions, Timestamp,
+    class_of,
 };
 use net_api::Key;
 use store_state::api::Store as _;
@@ -27,10 +30,12 @@ use store_state::inbox::{Attached, InboxOp, InboxReply, Item};
 
 use crate::clients::{ClientLoop, LoopIo, Timer, record};
 use crate::connect::claim::{route_connection, subscription};
+use crate::connect::taking::{Settled, Settling};
 use crate::key::{Publisher, SessionKey};
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
 use crate::rim::Rim;
+use crate::session::catching_up::{Direct, ask_whether_read};
 use crate::session::lingering::{Kept, Late, Lingering};
 use crate::share::{FILTER, units};
 use store_state::api::{ShardRef, ShardRefs};
@@ -53,6 +58,9 @@ const LONGEST_MS: u64 = 10_000;
 /// Beyond that it costs less to take its routes out: then the shard keeps a message once for all its sessions.
 const LATE_BYTES: usize = 1_024;
 const LATE_LEAST: usize = 256;
+
+/// The least bytes of such messages: 1,024 short messages, as many as come in the time that routes stay for at least.
+const LATE_SHORT: usize = 1_024 * LATE_LEAST;
 
 /// Bytes of such messages of all sessions of a loop that are on their way to inboxes. Beyond that they are dropped.
 const LATE_UNDER_WAY: usize = 8 << 20;
@@ -113,7 +121,7 @@ impl<R: Rim> ClientLoop<R> {
         let lingering = Lingering {
             epoch,
             last: key,
-            late_bytes: subscriptions.subscriptions().len() * LATE_BYTES,
+            late_bytes: (subscriptions.subscriptions().len() * LATE_BYTES).max(LATE_SHORT),
             subscriptions: Some(subscriptions),
             replay,
             successor: None,
@@ -533,8 +541,29 @@ impl<R: Rim> ClientLoop<R> {
                     successor: Some(successor),
                     ..
                 }) => {
-                    let successor = *successor;
-                    self.deliver_to(io, successor, late.delivery);
+                    let key = *successor;
+                    let Some(client) = self.clients.get_mut(key) else {
+                        return;
+                    };
+                    let policy = self.settings.policy_of(class_of(&client.session));
+                    let stored = client.stored.as_mut();
+                    let inbox = stored.and_then(|s| Some((s.epoch, s.inbox.as_mut()?)));
+                    let Some((epoch, inbox)) = inbox else {
+                        return self.deliver_to(io, key, late.delivery);
+                    };
+                    match inbox.catching_up.handle_late(late.delivery, policy) {
+                        Direct::Deliver(delivery) => self.deliver_to(io, key, delivery),
+                        Direct::Held => {}
+                        Direct::Ask(round) => {
+                            let slot = inbox.slot;
+                            let read = Settled::Read { key, epoch, round };
+                            let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
+                            ask_whether_read(self.node.store(), slot, ticket);
+                        }
+                        Direct::Full(dropped) => {
+                            record(&self.drops, io.now_ms(), &late.client, &dropped);
+                        }
+                    }
                 }
                 // It is elsewhere, or its session has ended.
                 Some(lingering) => {

@@ -68,6 +68,7 @@ impl InboxMachine {
             is_known = inbox.lingers && last == Some(inbox.epoch) && place == inbox.attached;
             inbox.epoch = epoch;
             inbox.class = class;
+            self.stock.note_length(inbox);
             if inbox.is_connected() {
                 inbox.queue.mark_unknown_sent();
             }

@@ -29,6 +29,7 @@ mod inbox;
 mod inboxes;
 pub mod inspect;
 mod legacy;
+mod longest;
 mod machine;
 mod matching;
 mod members;

@@ -300,6 +300,7 @@ fn enqueue(
     }
     let message = Arc::clone(&item.message);
     inbox.queue.push(item, body, context.now, stock);
+    stock.note_length(inbox);
     let pressing = inbox.is_connected() && inbox.queue.is_filling(&limits);
     if pressing {
         context.outlet.filling(&inbox.client, &message);

@@ -9,14 +9,31 @@ use mqtt_session::{ClassId, Timestamp};
 
 use super::InboxId;
 use super::inbox::Inbox;
+use super::longest::{Extent, LookNumber};
 use super::machine::InboxMachine;
 use super::queue::ages::Ages;
 use super::queue::trim::first_unsent;
+use super::stock::Stock;
+use crate::Limits;
 
 /// A look at all queues of a shard that hold something, some at a time. Queues that fill meanwhile may be left out.
 #[derive(Debug)]
 pub struct QueuePass {
     left: Listed,
+    look: LookNumber,
+}
+
+impl InboxMachine {
+    /// The limits to propose a batch with: as they are set, or as long as the longest queue of a class is, where a queue
+    /// that is full drops its oldest messages. A limit that was lowered leaves alone what waits: one message makes room for
+    /// one, and queues of the class that are shorter may grow as long until that one is shorter.
+    #[must_use]
+    pub fn leave_alone(&self, limits: Limits) -> Limits {
+        let longest = self.stock.longest.of_classes();
+        longest.fold(limits, |limits, (class, longest)| {
+            limits.leaving(class, longest.messages, longest.bytes)
+        })
+    }
 }
 
 /// Inboxes of the list that are to be looked at still.
@@ -99,9 +116,10 @@ impl QueueView<'_> {
 impl QueuePass {
     /// Begins to look.
     #[must_use]
-    pub fn new(machine: &InboxMachine) -> Self {
+    pub fn new(machine: &mut InboxMachine) -> Self {
         Self {
             left: Listed(machine.stock.listed.len()),
+            look: machine.stock.longest.handle_look(),
         }
     }
 
@@ -113,13 +131,22 @@ impl QueuePass {
         inboxes: usize,
         mut tell: impl FnMut(QueueView<'_>),
     ) -> bool {
-        let listed = &mut machine.stock.listed;
+        let Stock {
+            listed, longest, ..
+        } = &mut machine.stock;
         let Listed(left) = &mut self.left;
         *left = (*left).min(listed.len());
         for _ in 0..inboxes.min(*left) {
             *left -= 1;
             match machine.inboxes.get_mut(listed[*left]) {
-                Some(inbox) if inbox.queue.len() > 0 => tell(QueueView { inbox }),
+                Some(inbox) if inbox.queue.len() > 0 => {
+                    let holds = Extent {
+                        messages: inbox.queue.len(),
+                        bytes: inbox.queue.bytes(),
+                    };
+                    longest.handle_queue(inbox.class, holds);
+                    tell(QueueView { inbox });
+                }
                 Some(inbox) => {
                     inbox.is_listed = false;
                     listed.swap_remove(*left);
@@ -131,6 +158,9 @@ impl QueuePass {
             }
         }
         let is_over = *left == 0;
+        if is_over {
+            longest.handle_looked(self.look);
+        }
         if is_over && listed.capacity() / 4 > listed.len() {
             listed.shrink_to_fit();
         }

@@ -16,6 +16,7 @@ use mqtt_session::ApplicationMessage;
 use super::bodies::Bodies;
 use super::inbox::Inbox;
 use super::inboxes::Inboxes;
+use super::longest::{Extent, Longest};
 use super::tables::QueueKey;
 use super::weight::{REFERENCE, Weight};
 use crate::{Changes, SlotRange, Table, TableError, row};
@@ -57,6 +58,7 @@ pub(super) struct Stock {
     pub(super) messages: u64,
     /// Their accounted bytes.
     pub(super) bytes: u64,
+    pub(super) longest: Longest,
     /// Inboxes whose queues are full, as far as a message has been dropped for it since the start.
     pub(super) full: usize,
     /// Bytes of the topic filters of all inboxes.
@@ -217,6 +219,7 @@ impl Stock {
             touched: moved,
             listed: upper_listed,
             ended: self.ended.extract_if(.., is_upper).collect(),
+            longest: self.longest.of_child(),
             fresh: self.fresh,
             ..counted
         }
@@ -247,6 +250,16 @@ impl Stock {
         if inbox.queue.len() > 0 {
             self.list(inbox);
         }
+        self.note_length(inbox);
+    }
+
+    /// A queue may be longer than it was, or of another class.
+    pub(super) fn note_length(&mut self, inbox: &Inbox) {
+        let holds = Extent {
+            messages: inbox.queue.len(),
+            bytes: inbox.queue.bytes(),
+        };
+        self.longest.handle_queue(inbox.class, holds);
     }
 
     pub(super) fn unsaved_bytes(&self) -> usize {
@@ -346,6 +359,7 @@ impl Default for Stock {
             collected: Vec::new(),
             ended: BTreeSet::new(),
             messages: 0,
+            longest: Longest::default(),
             full: 0,
             filter_bytes: 0,
             bytes: 0,

@@ -9,7 +9,7 @@ use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, QueuePass, QueueView,
     Queued, RetentionLimit, SessionName, StoredSubscription,
 };
-use store_state::{Batch, CorrelationId, Table, TableError};
+use store_state::{Batch, CorrelationId, Limits, Table, TableError};
 
 use crate::api::listener::Listener;
 use crate::kinds::command::Command;
@@ -68,6 +68,10 @@ impl Kind for InboxMachine {
             next,
             self.next_sequence(inbox).is_none_or(|end| next >= end),
         ))
+    }
+
+    fn leave_alone(&self, limits: Limits) -> Limits {
+        self.leave_alone(limits)
     }
 
     fn look_at_queues(

@@ -9,7 +9,7 @@ use mqtt_session::Timestamp;
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{QueuePass, QueueView, Queued, RetentionLimit, SessionName};
 use store_state::retain::PageBudget;
-use store_state::{Batch, CorrelationId, Split, Table, TableError};
+use store_state::{Batch, CorrelationId, Limits, Split, Table, TableError};
 use topic_router::Cursor;
 
 use crate::api::listener::Listener;
@@ -141,6 +141,11 @@ pub(crate) trait Kind: Split + Sync {
 
     /// The message that carries work of this kind to another node.
     fn message(forwarded: Forwarded<Self::Op>) -> Message;
+
+    /// The limits to propose a batch with, of those that are set: what exceeds them already may be left alone.
+    fn leave_alone(&self, limits: Limits) -> Limits {
+        limits
+    }
 
     /// Whether the answer to an operation that was applied is held until others about the same name are.
     fn is_unsettled(&self, _op: &Self::Op) -> bool {

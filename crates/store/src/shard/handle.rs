@@ -370,7 +370,11 @@ impl<M: Kind> Shard<M> {
     /// given to several shards.
     pub(crate) fn limits(&self, listener: &dyn Listener) -> Limits {
         let limits = listener.limits();
-        let own = self.look_within(|_, own| own);
+        let looked = self.look_within(|machine, own| (own, machine.leave_alone(limits.clone())));
+        let (own, limits) = match looked {
+            Some((own, limits)) => (Some(own), limits),
+            None => (None, limits),
+        };
         match (own, self.shards()) {
             (Some(own), Some(shards)) => {
                 let base = shards.base();

@@ -206,6 +206,7 @@ impl Run {
         }
         self.collect_row();
         self.compare_counts();
+        self.compare_longest();
         self.look_at_queues();
     }
 
@@ -226,6 +227,27 @@ impl Run {
             while !pass.go_on(machine, 2, &mut tell) {}
             found.sort_unstable();
             assert_eq!(found, expected);
+            for (class, longest) in machine.stock.longest.of_classes() {
+                let queues = || machine.inboxes.iter().filter(|of| of.class == class);
+                let messages = queues().map(|of| of.queue.len()).max();
+                let bytes = queues().map(|of| of.queue.bytes()).max();
+                assert_eq!(
+                    (messages, bytes),
+                    (Some(longest.messages), Some(longest.bytes))
+                );
+            }
+        }
+    }
+
+    /// No queue is longer than is known of its class.
+    fn compare_longest(&self) {
+        for machine in [&self.crashing, &self.steady] {
+            for inbox in machine.inboxes.iter().filter(|of| of.queue.len() > 0) {
+                let mut longest = machine.stock.longest.of_classes();
+                let known = longest.find(|(class, _)| *class == inbox.class);
+                let (_, known) = known.expect("a queue of the class holds something");
+                assert!(known.messages >= inbox.queue.len() && known.bytes >= inbox.queue.bytes());
+            }
         }
     }
 
