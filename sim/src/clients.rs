@@ -18,7 +18,7 @@ use mqtt_proto::{
     SubscriptionOptions, WillProperties,
 };
 
-use crate::history::{Look, Published, Subscribed, Will, WillFate};
+use crate::history::{ConnectionNumber, Look, Published, Subscribed, Will, WillFate};
 use crate::node::{LOOPS, Life, Node};
 use crate::promises::retained;
 use crate::world::World;
@@ -68,8 +68,7 @@ struct Link {
     node: u64,
     life: u64,
     label: String,
-    /// Counts connections of all clients.
-    number: u64,
+    number: ConnectionNumber,
     stage: Stage,
     will: Option<u64>,
     subscribing: BTreeMap<PacketId, String>,
@@ -403,7 +402,20 @@ impl World {
                 }
                 self.note(&format!("client {index} is connected to {node}"));
                 self.check_owner(index);
-                self.say_online(index);
+                // A client that leaves wills says on their topic that it is there, as the first thing on a connection.
+                let client = &self.clients.clients[index];
+                let link = client
+                    .link
+                    .as_ref()
+                    .filter(|_| index > 0 && client.is_durable);
+                let topic = format!("w/{}", client.name);
+                if let Some(number) = link
+                    .map(|link| link.number)
+                    .filter(|_| !self.clients.is_ending)
+                    && let Some(presence) = self.publish_to(index, topic, QoS::AtLeastOnce, false)
+                {
+                    self.history.presences.insert(presence, number);
+                }
             }
             Told::Refused | Told::Disconnected => {}
             Told::Message {
@@ -714,7 +726,7 @@ impl World {
             let (topic, fate) = (will_topic, WillFate::Unknown);
             let will = Will {
                 topic,
-                connection,
+                connection: ConnectionNumber(connection),
                 begun: now,
                 fate,
             };
@@ -730,7 +742,7 @@ impl World {
             node,
             life,
             label,
-            number: connection,
+            number: ConnectionNumber(connection),
             stage: Stage::Connecting,
             will,
             subscribing: BTreeMap::new(),
@@ -773,19 +785,6 @@ impl World {
         };
         let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][self.chance.below(2)];
         self.publish_to(index, topic, qos, false);
-    }
-
-    /// A client that leaves wills says on their topic that it is there, as the first thing on a connection.
-    fn say_online(&mut self, index: usize) {
-        let client = &self.clients.clients[index];
-        let connection = client.link.as_ref().map_or(0, |link| link.number);
-        if index == 0 || !client.is_durable || self.clients.is_ending {
-            return;
-        }
-        let topic = format!("w/{}", client.name);
-        if let Some(number) = self.publish_to(index, topic, QoS::AtLeastOnce, false) {
-            self.history.presences.insert(number, connection);
-        }
     }
 
     fn retain(&mut self, index: usize) {

@@ -38,12 +38,16 @@ pub(crate) enum WillFate {
     Due,
 }
 
+/// Counts connections of all clients: later ones have higher numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ConnectionNumber(pub(crate) u64);
+
 /// A will: its topic says whose it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Will {
     pub(crate) topic: String,
-    /// The connection that it was left with; later ones of its client have higher numbers.
-    pub(crate) connection: u64,
+    /// The connection that it was left with.
+    pub(crate) connection: ConnectionNumber,
     /// When CONNECT was sent.
     pub(crate) begun: u64,
     pub(crate) fate: WillFate,
@@ -88,7 +92,7 @@ pub(crate) struct History {
     pub(crate) published: BTreeMap<u64, Published>,
     pub(crate) wills: BTreeMap<u64, Will>,
     /// By number: of messages to the topic of their client's wills, the connection that they were sent by first.
-    pub(crate) presences: BTreeMap<u64, u64>,
+    pub(crate) presences: BTreeMap<u64, ConnectionNumber>,
     /// By durable client and filter.
     pub(crate) subscribed: BTreeMap<usize, BTreeMap<String, Subscribed>>,
     /// By durable client and message.

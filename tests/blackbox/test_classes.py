@@ -93,6 +93,8 @@ def test_a_limit_that_is_lowered_leaves_alone_what_waits(tmp_path, name):
         for client_id in (device, application):
             gone_away(broker, client_id, f"{name}/#")
         fill(broker, f"{name}/a", 2_000)
+        queued = lambda: [state(broker, of)["queue"]["messages"] for of in (device, application)]
+        until(lambda: queued() == [2_000, 2_000], what="both queues")
         broker.write_config(limited(10))
         broker.signal(signal.SIGHUP)
         for client_id in (device, application):

@@ -51,5 +51,4 @@ def test_who_leaves_and_comes_back_gets_all_in_order(three, name, qos):
         reader.read_until(client, publisher.last + 100)
         last = publisher.end()
         reader.read_until(client, last)
-    print("lost", reader.lost(last), "of", last)
     assert reader.backwards() == []

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{History, WillFate, matches};
+use crate::history::{ConnectionNumber, History, WillFate, matches};
 
 pub(super) fn check(history: &History) -> Result<(), String> {
     for (number, will) in &history.wills {
@@ -36,7 +36,7 @@ pub(super) fn check(history: &History) -> Result<(), String> {
 /// No will comes after what a later connection of its client has sent.
 pub(super) fn check_order(history: &History) -> Result<(), String> {
     // By receiver and topic: the presences that it was given, by their connections.
-    let mut presences: BTreeMap<(usize, &str), Vec<(u64, u64, u64)>> = BTreeMap::new();
+    let mut presences: BTreeMap<(usize, &str), Vec<(ConnectionNumber, u64, u64)>> = BTreeMap::new();
     for ((client, number), given) in &history.given {
         if let Some(connection) = history.presences.get(number)
             && let Some(message) = history.published.get(number)
@@ -45,13 +45,12 @@ pub(super) fn check_order(history: &History) -> Result<(), String> {
             of_topic.push((*connection, *number, given.place));
         }
     }
-    for ((client, number), given) in &history.given {
-        let Some(will) = history.wills.get(number) else {
-            continue;
-        };
+    let wills = history.given.iter();
+    let wills = wills.filter_map(|(of, given)| Some((of, given, history.wills.get(&of.1)?)));
+    for ((client, number), given, will) in wills {
         let of_topic = presences.get(&(*client, &*will.topic));
         let mut later = of_topic.into_iter().flatten();
-        let is_before = |(connection, _, place): &&(u64, u64, u64)| {
+        let is_before = |(connection, _, place): &&(ConnectionNumber, u64, u64)| {
             *connection > will.connection && *place < given.place
         };
         if let Some((_, presence, _)) = later.find(is_before) {

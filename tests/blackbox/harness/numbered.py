@@ -86,6 +86,3 @@ class Reader:
                 found.append((number, last[qos]))
             last[qos] = max(number, last.get(qos, 0))
         return found
-
-    def lost(self, last):
-        return last - len(set(self.numbers))

@@ -166,15 +166,16 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The next step of a connection whose older ones are to be closed, if it can be taken.
     pub(crate) fn take_if_closed(&mut self, io: &mut impl LoopIo, id: Key) {
-        let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
-            return;
+        let (next, key) = match self.pending.get_mut(id) {
+            Some(Pending::TakeOver(taking)) => (taking.next(), taking.key),
+            _ => return,
         };
-        match taking.next() {
+        match next {
             Next::Wait => return,
             Next::Refuse => return self.end_take_over(io, id),
             Next::GoOn => {}
             Next::WillDue(epoch) => {
-                if let Some(client) = self.clients.get(taking.key) {
+                if let Some(client) = self.clients.get(key) {
                     let client = Box::<str>::from(client.session.client_id());
                     let ticket = self.ticket(id.to_bits());
                     let op = SessionOp::WillDue {
@@ -397,30 +398,31 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A shard has done all that it was asked before, or cannot.
     pub(crate) fn settled(&mut self, io: &mut impl LoopIo, id: Key) {
-        let Some(Pending::Settle(settling)) = self.pending.get_mut(id) else {
-            return;
+        let settled = match self.pending.get_mut(id) {
+            Some(Pending::Settle(settling)) => settling.handle_answer(),
+            _ => None,
         };
-        let Some(settled) = settling.handle_answer() else {
-            return;
-        };
-        self.pending.remove(id);
+        if settled.is_some() {
+            self.pending.remove(id);
+        }
         match settled {
-            Settled::Closed {
+            None => {}
+            Some(Settled::Closed {
                 asker,
                 resumes: false,
                 ..
-            } => self.tell_closed(asker, &PacketIdSet::new()),
-            Settled::Closed {
+            }) => self.tell_closed(asker, &PacketIdSet::new()),
+            Some(Settled::Closed {
                 asker,
                 client,
                 epoch,
                 ..
-            } => {
+            }) => {
                 let now_ms = self.node.rim.now_ms();
                 let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
                 self.tell_closed(asker, &unreleased);
             }
-            Settled::Read { key, epoch, round } => {
+            Some(Settled::Read { key, epoch, round }) => {
                 let client = self.clients.get_mut(key);
                 let stored = client.and_then(|client| client.stored.as_mut());
                 let inbox = stored

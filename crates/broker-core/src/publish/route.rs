@@ -32,7 +32,7 @@ use crate::publish::rest::{ForInboxes, Rest, ToGroups, Which};
 use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
-use crate::session::catching_up::{Direct, ask_whether_read};
+use crate::session::catching_up::{Came, Direct, ask_whether_read};
 use crate::share::units;
 use crate::shared::groups::{Group, Member, Who};
 use crate::sys;
@@ -464,7 +464,12 @@ impl<R: Rim> ClientLoop<R> {
                     delivery(message, target),
                     Some((shards, &set.known)),
                 ) {
-                    self.deliver_to_client(io, key, delivery, has_others);
+                    let came = if has_others {
+                        Came::WithOthers
+                    } else {
+                        Came::Alone
+                    };
+                    self.deliver_to_client(io, key, delivery, came);
                 }
             }
         }
@@ -473,17 +478,17 @@ impl<R: Rim> ClientLoop<R> {
     /// Gives a delivery to a session of this loop.
     pub(crate) fn deliver_to(&mut self, io: &mut impl LoopIo, key: Key, delivery: Delivery) {
         if let Some((key, delivery)) = self.led_to(io, key, delivery, None) {
-            self.deliver_to_client(io, key, delivery, false);
+            self.deliver_to_client(io, key, delivery, Came::Alone);
         }
     }
 
-    /// `has_others`: other sessions get the message too.
-    fn deliver_to_client(
+    /// Gives a delivery to a client of this loop.
+    pub(crate) fn deliver_to_client(
         &mut self,
         io: &mut impl LoopIo,
         key: Key,
         delivery: Delivery,
-        has_others: bool,
+        came: Came,
     ) {
         let action = Action::Receive;
         if self.is_restricted(key, action)
@@ -494,7 +499,12 @@ impl<R: Rim> ClientLoop<R> {
         let (now, now_ms) = (self.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
         let held = qos != QoS::AtMostOnce
-            && self.hold_back(io, key, delivery.message.publisher, has_others);
+            && self.hold_back(
+                io,
+                key,
+                delivery.message.publisher,
+                came == Came::WithOthers,
+            );
         let Some(client) = self.clients.get_mut(key) else {
             // The session ended while the message was on its way to it.
             self.redispatch(io, vec![delivery], None);
@@ -510,7 +520,7 @@ impl<R: Rim> ClientLoop<R> {
         let inbox = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_mut()?)));
         let delivery = match inbox {
             None => delivery,
-            Some((epoch, inbox)) => match inbox.catching_up.handle_direct(delivery, policy) {
+            Some((epoch, inbox)) => match inbox.catching_up.handle(delivery, came, policy) {
                 Direct::Deliver(delivery) => delivery,
                 Direct::Held => return,
                 Direct::Ask(round) => {

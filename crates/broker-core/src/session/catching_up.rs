@@ -23,6 +23,17 @@ use mqtt_session::{Delivery, DropReason, Dropped, Policy};
 use store_state::CorrelationId;
 use store_state::api::{Slot, Store};
 
+/// How a message came that the inbox does not keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Came {
+    /// Directly.
+    Alone,
+    /// Directly, and other sessions get it too.
+    WithOthers,
+    /// For an earlier connection, or before routes of this one were there: it goes before those that come directly.
+    Earlier,
+}
+
 /// What a direct message finds.
 #[derive(Debug)]
 pub(crate) enum Direct {
@@ -78,19 +89,10 @@ impl CatchingUp {
         self.has_come
     }
 
-    /// A direct message. `policy`: of the session.
-    pub(crate) fn handle_direct(&mut self, delivery: Delivery, policy: &Policy) -> Direct {
-        self.has_come = true;
-        self.hold(delivery, policy, false)
-    }
-
-    /// A message that came for an earlier connection of this node, and that the inbox does not keep, since this connection
-    /// has attached it. It goes before those that came for this one.
-    pub(crate) fn handle_late(&mut self, delivery: Delivery, policy: &Policy) -> Direct {
-        self.hold(delivery, policy, true)
-    }
-
-    fn hold(&mut self, delivery: Delivery, policy: &Policy, is_late: bool) -> Direct {
+    /// A message that the inbox does not keep. `policy`: of the session.
+    pub(crate) fn handle(&mut self, delivery: Delivery, came: Came, policy: &Policy) -> Direct {
+        let is_late = came == Came::Earlier;
+        self.has_come |= !is_late;
         if self.is_open {
             return Direct::Deliver(delivery);
         }
@@ -195,7 +197,7 @@ mod tests {
             queue_messages: 3,
             ..Policy::default()
         };
-        match of.handle_direct(delivery(payload), &policy) {
+        match of.handle(delivery(payload), Came::Alone, &policy) {
             Direct::Deliver(_) => "deliver",
             Direct::Held => "held",
             Direct::Ask(_) => "ask",
@@ -246,7 +248,7 @@ mod tests {
         let mut of = CatchingUp::new(true);
         direct(&mut of, "3");
         for payload in ["1", "2"] {
-            let late = of.handle_late(delivery(payload), &Policy::default());
+            let late = of.handle(delivery(payload), Came::Earlier, &Policy::default());
             assert!(matches!(late, Direct::Held), "{late:?}");
         }
         let all = of.handle_passed(Round(0), true);

@@ -22,7 +22,6 @@ use std::sync::Arc;
 
 use mqtt_session::{
     ApplicationMessage, Delivery, DropReason, Dropped, Qos0Inbox, TakenSubscriptions, Timestamp,
-    class_of,
 };
 use net_api::Key;
 use store_state::api::Store as _;
@@ -30,12 +29,11 @@ use store_state::inbox::{Attached, InboxOp, InboxReply, Item};
 
 use crate::clients::{ClientLoop, LoopIo, Timer, record};
 use crate::connect::claim::{route_connection, subscription};
-use crate::connect::taking::{Settled, Settling};
 use crate::key::{Publisher, SessionKey};
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
 use crate::rim::Rim;
-use crate::session::catching_up::{Direct, ask_whether_read};
+use crate::session::catching_up::Came;
 use crate::session::lingering::{Kept, Late, Lingering};
 use crate::share::{FILTER, units};
 use store_state::api::{ShardRef, ShardRefs};
@@ -541,29 +539,8 @@ impl<R: Rim> ClientLoop<R> {
                     successor: Some(successor),
                     ..
                 }) => {
-                    let key = *successor;
-                    let Some(client) = self.clients.get_mut(key) else {
-                        return;
-                    };
-                    let policy = self.settings.policy_of(class_of(&client.session));
-                    let stored = client.stored.as_mut();
-                    let inbox = stored.and_then(|s| Some((s.epoch, s.inbox.as_mut()?)));
-                    let Some((epoch, inbox)) = inbox else {
-                        return self.deliver_to(io, key, late.delivery);
-                    };
-                    match inbox.catching_up.handle_late(late.delivery, policy) {
-                        Direct::Deliver(delivery) => self.deliver_to(io, key, delivery),
-                        Direct::Held => {}
-                        Direct::Ask(round) => {
-                            let slot = inbox.slot;
-                            let read = Settled::Read { key, epoch, round };
-                            let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
-                            ask_whether_read(self.node.store(), slot, ticket);
-                        }
-                        Direct::Full(dropped) => {
-                            record(&self.drops, io.now_ms(), &late.client, &dropped);
-                        }
-                    }
+                    let successor = *successor;
+                    self.deliver_to_client(io, successor, late.delivery, Came::Earlier);
                 }
                 // It is elsewhere, or its session has ended.
                 Some(lingering) => {

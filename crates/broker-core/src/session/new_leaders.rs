@@ -49,10 +49,8 @@ pub(crate) fn go_on<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo) {
         && let Some(slots) = this.reopening.handle_next(this.clients.slots())
     {
         looked_at += SLOTS;
-        for slot in slots {
-            let Some(key) = this.clients.key_in(slot) else {
-                continue;
-            };
+        let keys: Vec<Key> = slots.filter_map(|slot| this.clients.key_in(slot)).collect();
+        for key in keys {
             let registration = registration_again(this, key);
             let is_registered = registration.is_some();
             registrations.extend(registration);

@@ -4,12 +4,14 @@
 //! Invariants: an acknowledgement to a client follows the record of what it acknowledges; what a loop
 //! tells a shard about one session arrives in the order in which it was told.
 
+use std::num::NonZeroU32;
+
 use authorization::Action;
 use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
 use mqtt_session::{Delivery, Session, StoredState, Timestamp};
 use net_api::{ConnectionId, Key};
 use store_state::CorrelationId;
-use store_state::api::{Event, Failure, Read, Store as _};
+use store_state::api::{Event, Failure, NO_SEQUENCE, Read, Store as _};
 use store_state::inbox::{Done, InboxOp, InboxReply, Item, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::SessionOp;
@@ -23,7 +25,7 @@ use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::on_behalf::{self, Kept};
 use crate::publish::once::Once;
 use crate::rim::Rim;
-use crate::session::catching_up::ask_whether_read;
+use crate::session::catching_up::{Came, ask_whether_read};
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
 use crate::shared::offer;
@@ -102,6 +104,9 @@ impl<R: Rim> ClientLoop<R> {
         let Some(inbox) = stored.inbox.as_mut().filter(|inbox| from <= inbox.next) else {
             return;
         };
+        let (passed_over, items): (Vec<_>, Vec<_>) = items
+            .into_iter()
+            .partition(|(sequence, _)| *sequence == NO_SEQUENCE);
         inbox.credit = inbox.credit.saturating_sub(items.len() as u32);
         let sent = inbox.sent;
         // A shard that is served elsewhere since may give again what was on its way.
@@ -123,6 +128,11 @@ impl<R: Rim> ClientLoop<R> {
                         client.session.owe_pubrel(sequence);
                     }
                 }
+            }
+        }
+        for (_, queued) in passed_over {
+            if let Queued::Message(item) = queued {
+                self.deliver_to_client(io, key, delivery_of(item, None), Came::Earlier);
             }
         }
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
@@ -161,17 +171,13 @@ impl<R: Rim> ClientLoop<R> {
         let action = Action::Receive;
         let allowed = !self.is_restricted(key, action)
             || self.allows(io, key, action, item.message.body.topic());
-        let delivery = Delivery {
-            group: offer::group_of(&self.node.routes, &item, state),
-            message: item.message,
-            qos: item.qos,
-            retain: item.retain,
-            subscription_ids: item.subscription_ids,
-        };
+        let group = offer::group_of(&self.node.routes, &item, state);
+        let qos = item.qos;
+        let delivery = delivery_of(item, group);
         if !allowed {
             self.deny_delivery(io, key, delivery, true);
             if let Some(client) = self.clients.get_mut(key) {
-                client.session.skip_stored(item.qos, sequence, state);
+                client.session.skip_stored(qos, sequence, state);
             }
             return;
         }
@@ -561,5 +567,16 @@ impl Publication {
         } else if matched && self.reason == ReasonCode::NoMatchingSubscribers {
             self.reason = ReasonCode::Success;
         }
+    }
+}
+
+/// A message of an inbox, for its session. `group`: the shared group that it is for.
+fn delivery_of(item: Item, group: Option<NonZeroU32>) -> Delivery {
+    Delivery {
+        group,
+        message: item.message,
+        qos: item.qos,
+        retain: item.retain,
+        subscription_ids: item.subscription_ids,
     }
 }

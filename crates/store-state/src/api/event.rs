@@ -7,6 +7,9 @@ use crate::inbox::{InboxReply, Queued};
 use crate::retain::RetainReply;
 use crate::session::{SessionEnd, SessionReply, StoredWill};
 
+/// Of a message that was not queued; sequences count from 1.
+pub const NO_SEQUENCE: u64 = 0;
+
 /// One thing that a loop is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Event {
@@ -69,7 +72,8 @@ pub enum Event {
         /// been given all before it, that was lost on its way from another node, [`Event::Reopen`] follows,
         /// and this is to be ignored.
         from: u64,
-        /// In ascending order of their sequences.
+        /// In ascending order of their sequences; or messages of QoS 0 that were not queued ([`NO_SEQUENCE`]), since the
+        /// session was attached and its cursor not open. These go before what comes to the session directly.
         items: Vec<(u64, Queued)>,
     },
     /// A will is to be published, under the origin of its client, this epoch and packet identifier 0;

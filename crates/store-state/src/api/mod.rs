@@ -17,7 +17,7 @@ pub(crate) mod shard;
 mod store;
 mod store_id;
 
-pub use event::{Event, LastSlot};
+pub use event::{Event, LastSlot, NO_SEQUENCE};
 pub use failure::Failure;
 pub use limit::REQUEST_LIMIT;
 pub use read::Read;

@@ -73,6 +73,9 @@ impl InboxMachine {
                 inbox.queue.mark_unknown_sent();
             }
         }
+        if !is_known && place.is_some() {
+            context.outlet.awaited(number, true);
+        }
         self.show_attached(number, place, context.outlet);
         let Some(inbox) = self.inboxes.get_mut(number) else {
             return Ok(InboxReply::Stale);
@@ -229,6 +232,9 @@ impl InboxMachine {
             self.matching.take_over(inbox, &mut self.filters);
         }
         let before = std::mem::replace(&mut inbox.attached, place);
+        if place.is_none() {
+            outlet.awaited(number, false);
+        }
         match (before.is_some(), place.is_some()) {
             (false, true) => {
                 self.attached += 1;

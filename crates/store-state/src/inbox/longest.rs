@@ -2,7 +2,7 @@
 //!
 //! A batch says which limits hold for it. If these are lower than what a queue holds, one message that comes would have all
 //! that is too much dropped for it. So whoever proposes a batch says a limit that no queue is beyond
-//! ([`InboxMachine::leave_alone`](super::InboxMachine::leave_alone)): one message makes room for one.
+//! ([`leave_alone`](super::leave_alone)): one message makes room for one.
 //!
 //! Replicas need not agree on it.
 //!
@@ -11,17 +11,14 @@
 
 use mqtt_session::ClassId;
 
-/// What a queue holds.
+/// What a queue holds: messages and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Extent {
-    pub(super) messages: u32,
-    pub(super) bytes: u64,
-}
+pub(super) struct Extent(pub(super) u32, pub(super) u64);
 
 impl Extent {
-    fn raise(&mut self, to: Self) {
-        self.messages = self.messages.max(to.messages);
-        self.bytes = self.bytes.max(to.bytes);
+    fn raise(&mut self, Self(messages, bytes): Self) {
+        self.0 = self.0.max(messages);
+        self.1 = self.1.max(bytes);
     }
 }
 
@@ -100,16 +97,13 @@ mod tests {
     const ONE: ClassId = ClassId(1);
 
     fn holds(messages: u32) -> Extent {
-        Extent {
-            messages,
-            bytes: u64::from(messages) * 10,
-        }
+        Extent(messages, u64::from(messages) * 10)
     }
 
     fn of(longest: &Longest, class: ClassId) -> u32 {
         let mut all = longest.of_classes();
         all.find(|(known, _)| *known == class)
-            .map_or(0, |(_, most)| most.messages)
+            .map_or(0, |(_, most)| most.0)
     }
 
     #[test]

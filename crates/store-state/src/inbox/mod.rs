@@ -58,7 +58,7 @@ pub use op::{
     Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,
     Progress, Queued, RetentionLimit, StoredSubscription,
 };
-pub use retention::{QueuePass, QueueView};
+pub use retention::{QueuePass, QueueView, leave_alone};
 pub use tables::each_stored;
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.

@@ -559,6 +559,13 @@ pub trait InboxOutlet {
     /// A message was queued for a session that is attached, under the next sequence.
     fn queued(&mut self, inbox: u64, sequence: u64, item: &Item);
 
+    /// An inbox was attached, and its node has no routes of it yet; or it is detached. In between, what is not queued for it
+    /// because its node gets it directly may not get there.
+    fn awaited(&mut self, _inbox: u64, _is_awaited: bool) {}
+
+    /// A message of QoS 0 was not queued for an attached session: its node gets it directly, if who publishes it knows that.
+    fn passed_over(&mut self, _inbox: u64, _client: &str, _item: &Item) {}
+
     /// A message was put in the queue of a session of this slot, and takes so many bytes, as these are accounted.
     fn stored(&mut self, _slot: u16, _bytes: u32) {}
 

@@ -111,7 +111,11 @@ impl InboxMachine {
             match (context.limits.qos0, inbox.is_attached()) {
                 (Qos0Inbox::Always, _) | (Qos0Inbox::Offline, false) => {}
                 // Its node delivers the message directly.
-                (Qos0Inbox::Offline | Qos0Inbox::Never, true) => return Ok(0),
+                (Qos0Inbox::Offline | Qos0Inbox::Never, true) => {
+                    let number = inbox.number;
+                    context.outlet.passed_over(number, &inbox.client, &item);
+                    return Ok(0);
+                }
                 (Qos0Inbox::Never, false) => {
                     drop_message(inbox, &item.message, DropReason::OfflineQos0, context);
                     return Ok(0);

@@ -23,17 +23,15 @@ pub struct QueuePass {
     look: LookNumber,
 }
 
-impl InboxMachine {
-    /// The limits to propose a batch with: as they are set, or as long as the longest queue of a class is, where a queue
-    /// that is full drops its oldest messages. A limit that was lowered leaves alone what waits: one message makes room for
-    /// one, and queues of the class that are shorter may grow as long until that one is shorter.
-    #[must_use]
-    pub fn leave_alone(&self, limits: Limits) -> Limits {
-        let longest = self.stock.longest.of_classes();
-        longest.fold(limits, |limits, (class, longest)| {
-            limits.leaving(class, longest.messages, longest.bytes)
-        })
-    }
+/// The limits to propose a batch with: as they are set, or as long as the longest queue of a class is, where a queue
+/// that is full drops its oldest messages. A limit that was lowered leaves alone what waits: one message makes room for
+/// one, and queues of the class that are shorter may grow as long until that one is shorter.
+#[must_use]
+pub fn leave_alone(machine: &InboxMachine, limits: Limits) -> Limits {
+    let longest = machine.stock.longest.of_classes();
+    longest.fold(limits, |limits, (class, Extent(messages, bytes))| {
+        limits.leaving(class, messages, bytes)
+    })
 }
 
 /// Inboxes of the list that are to be looked at still.
@@ -140,10 +138,7 @@ impl QueuePass {
             *left -= 1;
             match machine.inboxes.get_mut(listed[*left]) {
                 Some(inbox) if inbox.queue.len() > 0 => {
-                    let holds = Extent {
-                        messages: inbox.queue.len(),
-                        bytes: inbox.queue.bytes(),
-                    };
+                    let holds = Extent(inbox.queue.len(), inbox.queue.bytes());
                     longest.handle_queue(inbox.class, holds);
                     tell(QueueView { inbox });
                 }

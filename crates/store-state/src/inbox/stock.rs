@@ -255,10 +255,7 @@ impl Stock {
 
     /// A queue may be longer than it was, or of another class.
     pub(super) fn note_length(&mut self, inbox: &Inbox) {
-        let holds = Extent {
-            messages: inbox.queue.len(),
-            bytes: inbox.queue.bytes(),
-        };
+        let holds = Extent(inbox.queue.len(), inbox.queue.bytes());
         self.longest.handle_queue(inbox.class, holds);
     }
 

@@ -7,6 +7,7 @@ use mqtt_session::Timestamp;
 
 use super::by_epoch::ByEpoch;
 use super::held::HeldWills;
+use super::older_wills;
 use super::record::Owner;
 use super::records::Records;
 use super::rules::{Claim, end_absent};
@@ -168,14 +169,8 @@ impl SessionMachine {
     #[must_use]
     pub fn awaits_wills(&self, client: &str) -> bool {
         let before = self.records.get(client).map_or(u64::MAX, |r| r.epoch);
-        self.earliest_will(client)
-            .is_some_and(|epoch| epoch < before)
-    }
-
-    /// The epoch of the earliest connection of a client whose will is being published, or held.
-    pub(super) fn earliest_will(&self, client: &str) -> Option<u64> {
-        let firing = self.firing.first_of(client);
-        firing.into_iter().chain(self.held.first_of(client)).min()
+        let earliest = older_wills::earliest(&self.firing, &self.held, client);
+        earliest.is_some_and(|epoch| epoch < before)
     }
 
     /// Whether a client's session belongs to another user than this one; `None`: an anonymous client.
@@ -262,12 +257,18 @@ impl SessionMachine {
             } => self.telling(client, outlet, |machine, outlet| {
                 machine.disconnect((client, *epoch), *expiry, *will, now, outlet)
             }),
-            SessionOp::Fired { client, epoch } => {
-                self.telling(client, outlet, |machine, _| machine.fired(client, *epoch))
-            }
-            SessionOp::Gone { client, epoch } => {
-                self.telling(client, outlet, |machine, _| machine.gone(client, *epoch))
-            }
+            SessionOp::Fired { client, epoch } => self.telling(client, outlet, |machine, _| {
+                if let Some((client, _)) = machine.firing.remove(client, *epoch) {
+                    machine.unsaved.touch_will(&client, *epoch, None);
+                }
+                SessionReply::Done
+            }),
+            SessionOp::Gone { client, epoch } => self.telling(client, outlet, |machine, _| {
+                if let Some((client, ())) = machine.ending.remove(client, *epoch) {
+                    machine.unsaved.touch_ending(&client, *epoch, true);
+                }
+                SessionReply::Done
+            }),
             SessionOp::WillDue { client, epoch } => self.will_due(client, *epoch, outlet),
             SessionOp::DiscardWill { client, epoch } => {
                 self.telling(client, outlet, |machine, _| {

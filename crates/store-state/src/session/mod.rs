@@ -17,6 +17,7 @@ mod by_epoch;
 mod held;
 pub mod inspect;
 mod machine;
+mod older_wills;
 mod op;
 mod record;
 mod records;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::held::{self, HELD_MS, HeldWill};
 use super::machine::SessionMachine;
+use super::older_wills;
 use super::record::{Owner, Record};
 use super::{
     Claimed, OfAnotherUser, SessionEnd, SessionOutlet, SessionReply, StoredWill, TakenFrom,
@@ -92,7 +93,9 @@ impl SessionMachine {
             self.supersede(&client, record, discards, holds, outlet)
         });
         let inbox = session.as_ref().is_some_and(|session| session.inbox);
-        let taken_from = self.taken_from(claim, owner, superseded);
+        let held = self.held.first_of(claim.client);
+        let earliest = older_wills::earliest(&self.firing, &self.held, claim.client);
+        let taken_from = older_wills::taken_from((claim.owner, owner), superseded, held, earliest);
         let claimed = Claimed {
             epoch: self.give_epoch(),
             resumed: session.is_some(),
@@ -101,21 +104,6 @@ impl SessionMachine {
         };
         self.connect(client, claimed.epoch, claim, session, now);
         SessionReply::Claimed(claimed)
-    }
-
-    /// What a connection is to wait for before it is answered. `superseded`: the epoch of the client's last connection, with
-    /// which it is `owner`'s.
-    fn taken_from(&self, claim: &Claim<'_>, owner: Option<Owner>, superseded: u64) -> TakenFrom {
-        let held = self.held.first_of(claim.client);
-        match self.earliest_will(claim.client) {
-            // It was held when the client was taken over before, by a connection that has not seen to its end.
-            Some(_) if held.is_some_and(|held| held != superseded) => TakenFrom::Unknown,
-            None if owner.is_none() => TakenFrom::Nobody,
-            earliest => TakenFrom::Node {
-                node: owner.unwrap_or(claim.owner).node,
-                will: held.or(earliest).unwrap_or(0),
-            },
-        }
     }
 
     /// What a claim of this process was answered, if it was carried out before. An earlier CONNECT of the
@@ -432,20 +420,6 @@ impl SessionMachine {
             self.fire(&client, record.epoch, will, outlet);
         }
         self.put(client, record);
-    }
-
-    pub(super) fn fired(&mut self, client: &str, epoch: u64) -> SessionReply {
-        if let Some((client, _)) = self.firing.remove(client, epoch) {
-            self.unsaved.touch_will(&client, epoch, None);
-        }
-        SessionReply::Done
-    }
-
-    pub(super) fn gone(&mut self, client: &str, epoch: u64) -> SessionReply {
-        if let Some((client, ())) = self.ending.remove(client, epoch) {
-            self.unsaved.touch_ending(&client, epoch, true);
-        }
-        SessionReply::Done
     }
 
     /// The session is over, and its record is gone.

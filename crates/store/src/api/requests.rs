@@ -161,7 +161,7 @@ impl api::Store for Store {
     }
 
     fn retain_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
-        Self::retain_barrier(self, shards, correlation_id);
+        self.retain.barrier(shards, correlation_id);
     }
 
     fn is_retain_idle(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
-use store_state::api::{RetainMark, RetainedPlace, ShardNumber, ShardRef};
+use store_state::api::{RetainMark, RetainedPlace, ShardNumber};
 use store_state::retain::{PageBudget, RetainOp, Writer};
 use store_state::{CorrelationId, SlotRange};
 
@@ -25,13 +25,6 @@ impl Store {
         let op = RetainOp::set(message, writer, self.retain.shards.hash());
         self.retain.ask(correlation_id, op);
     }
-
-    /// Has [`Event::Passed`](store_state::api::Event::Passed) sent by each of these retain shards when everything is applied
-    /// that was given to it before.
-    pub fn retain_barrier(&self, shards: &[ShardRef], correlation_id: CorrelationId) {
-        self.retain.barrier(shards, correlation_id);
-    }
-
     /// Whether everything that was given to the retain store is applied, or waits for space on the disk:
     /// then nobody should wait for it.
     #[must_use]

@@ -17,6 +17,8 @@ pub(crate) struct Effects {
     pub(crate) weights: SlotWeights,
     /// For any loop.
     pub(crate) events: Vec<Event>,
+    /// The inbox that the operation which is being applied attaches.
+    pub(crate) attaching: Option<u64>,
     /// What is applied happens now. While the log is applied again, it has happened before.
     pub(crate) live: bool,
 }

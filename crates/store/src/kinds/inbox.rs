@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use mqtt_session::ApplicationMessage;
+use mqtt_session::{ApplicationMessage, DropReason};
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, QueuePass, QueueView,
@@ -71,7 +71,7 @@ impl Kind for InboxMachine {
     }
 
     fn leave_alone(&self, limits: Limits) -> Limits {
-        self.leave_alone(limits)
+        store_state::inbox::leave_alone(self, limits)
     }
 
     fn look_at_queues(
@@ -217,6 +217,7 @@ impl Kind for InboxMachine {
     }
 
     fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        effects.attaching = None;
         apply(effects)
     }
 }
@@ -224,6 +225,25 @@ impl Kind for InboxMachine {
 impl InboxOutlet for Effects {
     fn queued(&mut self, inbox: u64, sequence: u64, item: &Item) {
         self.cursors.queued(inbox, sequence, item);
+    }
+
+    fn awaited(&mut self, inbox: u64, is_awaited: bool) {
+        if !self.live {
+            return;
+        }
+        self.attaching = Some(inbox).filter(|_| is_awaited);
+        self.cursors.awaited(inbox, is_awaited);
+        self.tell_settled();
+    }
+
+    fn passed_over(&mut self, inbox: u64, client: &str, item: &Item) {
+        if self.live && !self.cursors.passed_over(inbox, item) {
+            self.listener.dropped(&InboxDrop {
+                client,
+                message: &item.message,
+                reason: DropReason::OfflineQos0,
+            });
+        }
     }
 
     fn stored(&mut self, slot: u16, bytes: u32) {
@@ -243,7 +263,11 @@ impl InboxOutlet for Effects {
     }
 
     fn filter(&mut self, filter: &str, any: bool, detached: bool) {
-        if self.live {
+        if !self.live {
+            return;
+        }
+        let attaching = self.attaching.filter(|_| any && !detached);
+        if !self.cursors.hold_filter(filter, attaching) {
             self.listener.filter(self.shard, filter, any, detached);
         }
     }
@@ -263,5 +287,15 @@ impl InboxOutlet for Effects {
             client: client.into(),
             inbox,
         });
+    }
+}
+
+impl Effects {
+    /// Tells of filters that no detached session has, when the cursors of those that were attached are open: their nodes
+    /// have routes for them by then. Until then messages of QoS 0 come here.
+    pub(crate) fn tell_settled(&mut self) {
+        for filter in self.cursors.take_settled() {
+            self.listener.filter(self.shard, &filter, true, false);
+        }
     }
 }

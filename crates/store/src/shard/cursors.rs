@@ -12,15 +12,32 @@
 
 use std::collections::HashMap;
 
-use store_state::api::{Event, Read};
+use store_state::api::{Event, NO_SEQUENCE, Read};
 use store_state::inbox::{Item, Queued};
 
 /// The cursors of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct InboxCursors {
     by_inbox: HashMap<u64, InboxCursor>,
-    /// Inboxes of cursors that have pages waiting in `InboxCursor::page`.
+    /// Inboxes of cursors that have pages waiting in `InboxCursor::page`, or what was passed over.
     touched: Vec<u64>,
+    /// By attached inbox: what its cursor begins with.
+    awaited: HashMap<u64, Awaited>,
+    /// Filters that only attached sessions have, by the inbox that was attached last: that is not told yet.
+    held_filters: HashMap<Box<str>, u64>,
+    /// Those of which it can be told.
+    settled_filters: Vec<Box<str>>,
+    /// Bytes of these, about.
+    awaited_bytes: usize,
+}
+
+/// An attached inbox whose cursor is not open yet.
+#[derive(Debug, Default)]
+struct Awaited {
+    /// Messages of QoS 0 that were not queued for it.
+    items: Vec<Item>,
+    /// Filters that no detached session has since it was attached.
+    filters: Vec<Box<str>>,
 }
 
 /// One connected session.
@@ -36,13 +53,84 @@ struct InboxCursor {
     credit: u32,
     /// The first sequence that it has not been given.
     given: u64,
+    /// Messages of QoS 0 that came before it was opened; they have no sequence.
+    passed_over: Vec<Item>,
     /// What it will be given with the next mail.
     page: Vec<(u64, Queued)>,
     /// Something was queued that it has not been given: pages have to be read.
     behind: bool,
 }
 
+/// Bytes of messages that are kept for inboxes whose cursors are not open yet. Beyond that they are dropped.
+const AWAITED_BYTES: usize = 8 << 20;
+
+/// Messages for one of them.
+const AWAITED_EACH: usize = 1_024;
+
 impl InboxCursors {
+    /// An inbox was attached, and its cursor is to be opened soon; or that is not to be expected any more.
+    pub(crate) fn awaited(&mut self, inbox: u64, is_awaited: bool) {
+        if is_awaited {
+            self.awaited.entry(inbox).or_default();
+        } else {
+            self.take_awaited(inbox);
+        }
+    }
+
+    /// A message of QoS 0 was not queued for an attached inbox. If its cursor is not open yet, the session's node may have no
+    /// routes that would bring it the message: the cursor begins with it. False: there is no room for it.
+    pub(crate) fn passed_over(&mut self, inbox: u64, item: &Item) -> bool {
+        // Most of the time none is.
+        let is_none = self.awaited.is_empty();
+        let awaited = self.awaited.get_mut(&inbox).filter(|_| !is_none);
+        awaited.is_none_or(|Awaited { items, .. }| {
+            let bytes = size_of::<Item>() + item.message.body.heap_len();
+            let has_room =
+                items.len() < AWAITED_EACH && self.awaited_bytes + bytes <= AWAITED_BYTES;
+            if has_room {
+                self.awaited_bytes += bytes;
+                items.push(item.clone());
+            }
+            has_room
+        })
+    }
+
+    /// It has changed who has a filter. `attaching`: an inbox was attached, and now no detached session has it. True: that is
+    /// not to be told yet.
+    pub(crate) fn hold_filter(&mut self, filter: &str, attaching: Option<u64>) -> bool {
+        match attaching {
+            Some(inbox) => {
+                self.held_filters.insert(filter.into(), inbox);
+                let awaited = self.awaited.entry(inbox).or_default();
+                awaited.filters.push(filter.into());
+            }
+            None => {
+                self.held_filters.remove(filter);
+            }
+        }
+        attaching.is_some()
+    }
+
+    /// The filters of which it can be told that no detached session has them.
+    pub(crate) fn take_settled(&mut self) -> Vec<Box<str>> {
+        std::mem::take(&mut self.settled_filters)
+    }
+
+    /// The cursor of an inbox is open, or is not to be expected any more.
+    fn take_awaited(&mut self, inbox: u64) -> Vec<Item> {
+        let Awaited { items, filters } = self.awaited.remove(&inbox).unwrap_or_default();
+        for filter in filters {
+            // Unless it was told since, or another inbox was attached that has it.
+            if self.held_filters.get(&filter) == Some(&inbox) {
+                self.held_filters.remove(&filter);
+                self.settled_filters.push(filter);
+            }
+        }
+        let bytes = |item: &Item| size_of::<Item>() + item.message.body.heap_len();
+        self.awaited_bytes -= items.iter().map(bytes).sum::<usize>();
+        items
+    }
+
     /// A message was queued.
     pub(crate) fn queued(&mut self, inbox: u64, sequence: u64, item: &Item) {
         // The session is not connected, or has not opened its cursor yet: the queue keeps the message.
@@ -74,6 +162,17 @@ impl InboxCursors {
     /// Forgets the cursors of inboxes that are not here any more.
     pub(crate) fn retain(&mut self, is_here: impl Fn(u64) -> bool) {
         self.by_inbox.retain(|inbox, _| is_here(*inbox));
+        let gone: Vec<u64> = self
+            .awaited
+            .keys()
+            .copied()
+            .filter(|inbox| !is_here(*inbox))
+            .collect();
+        for inbox in gone {
+            self.take_awaited(inbox);
+        }
+        // Who has which filter is told anew.
+        self.settled_filters.clear();
         self.touched.retain(|inbox| is_here(*inbox));
     }
 
@@ -89,7 +188,19 @@ impl InboxCursors {
                 from,
                 credit,
             } => {
+                let newer = self
+                    .by_inbox
+                    .get(&inbox)
+                    .is_some_and(|other| other.epoch > epoch);
+                if newer {
+                    return None;
+                }
+                let passed_over = self.take_awaited(inbox);
+                if !passed_over.is_empty() {
+                    self.touched.push(inbox);
+                }
                 let cursor = InboxCursor {
+                    passed_over,
                     peer,
                     loop_index,
                     home,
@@ -100,13 +211,6 @@ impl InboxCursors {
                     page: Vec::new(),
                     behind: true,
                 };
-                let newer = self
-                    .by_inbox
-                    .get(&inbox)
-                    .is_some_and(|other| other.epoch > epoch);
-                if newer {
-                    return None;
-                }
                 self.by_inbox.insert(inbox, cursor);
                 inbox
             }
@@ -157,18 +261,34 @@ impl InboxCursors {
     /// Takes the pages that wait, with the nodes and the loops that they are for.
     pub(crate) fn take_pages(&mut self, mut give: impl FnMut(u64, u16, Event)) {
         for inbox in self.touched.drain(..) {
-            if let Some(cursor) = self.by_inbox.get_mut(&inbox)
-                && let Some((last, _)) = cursor.page.last()
-            {
-                let from = std::mem::replace(&mut cursor.given, last + 1);
-                let event = Event::Page {
-                    home: cursor.home,
-                    epoch: cursor.epoch,
-                    from,
-                    items: std::mem::take(&mut cursor.page),
-                };
-                give(cursor.peer, cursor.loop_index, event);
+            if let Some(cursor) = self.by_inbox.get_mut(&inbox) {
+                cursor.take_pages(&mut give);
             }
+        }
+    }
+}
+
+impl InboxCursor {
+    fn take_pages(&mut self, mut give: impl FnMut(u64, u16, Event)) {
+        let (peer, loop_index) = (self.peer, self.loop_index);
+        let (home, epoch) = (self.home, self.epoch);
+        let mut give = |from, items| {
+            let event = Event::Page {
+                home,
+                epoch,
+                from,
+                items,
+            };
+            give(peer, loop_index, event);
+        };
+        if !self.passed_over.is_empty() {
+            let items = std::mem::take(&mut self.passed_over).into_iter();
+            let items = items.map(|item| (NO_SEQUENCE, Queued::Message(item)));
+            give(self.given, items.collect());
+        }
+        if let Some((last, _)) = self.page.last() {
+            let from = std::mem::replace(&mut self.given, last + 1);
+            give(from, std::mem::take(&mut self.page));
         }
     }
 }
@@ -224,6 +344,54 @@ mod tests {
             sequences.extend(items.into_iter().map(|(sequence, _)| sequence));
         });
         sequences
+    }
+
+    #[test]
+    fn what_is_passed_over_before_a_cursor_is_open_comes_first() {
+        let mut cursors = InboxCursors::default();
+        // Nobody is about to open it.
+        assert!(cursors.passed_over(3, &item()));
+        cursors.awaited(3, true);
+        assert!(cursors.passed_over(3, &item()) && cursors.passed_over(3, &item()));
+        assert_eq!(cursors.ask(0, open(5)), Some((3, 1, 5)));
+        assert!(cursors.passed_over(3, &item()), "it comes directly");
+        cursors.read(3, vec![(1, Queued::Message(item()))], 2, true);
+        assert_eq!(given(&mut cursors), [NO_SEQUENCE, NO_SEQUENCE, 1]);
+        // As if all before it had been given.
+        cursors.queued(3, 2, &item());
+        assert_eq!(given(&mut cursors), [2]);
+        assert_eq!(cursors.awaited_bytes, 0);
+    }
+
+    #[test]
+    fn what_is_passed_over_is_bounded_and_forgotten_with_the_attachment() {
+        let mut cursors = InboxCursors::default();
+        cursors.awaited(3, true);
+        for _ in 0..AWAITED_EACH {
+            assert!(cursors.passed_over(3, &item()));
+        }
+        assert!(!cursors.passed_over(3, &item()));
+        cursors.awaited(3, false);
+        assert_eq!((cursors.awaited_bytes, cursors.awaited.len()), (0, 0));
+        cursors.ask(0, open(5));
+        assert_eq!(given(&mut cursors), [0; 0]);
+    }
+
+    #[test]
+    fn that_no_detached_session_has_a_filter_is_told_when_the_cursor_is_open() {
+        let mut cursors = InboxCursors::default();
+        cursors.awaited(3, true);
+        assert!(cursors.hold_filter("a", Some(3)) && cursors.hold_filter("b", Some(3)));
+        // Another session with that filter is detached, and one of both is attached.
+        assert!(!cursors.hold_filter("b", None));
+        cursors.awaited(4, true);
+        assert!(cursors.hold_filter("c", Some(4)));
+        assert!(cursors.take_settled().is_empty());
+        cursors.ask(0, open(5));
+        assert_eq!(cursors.take_settled(), ["a".into()]);
+        cursors.awaited(4, false);
+        assert_eq!(cursors.take_settled(), ["c".into()]);
+        assert!(cursors.held_filters.is_empty());
     }
 
     #[test]

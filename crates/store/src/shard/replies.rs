@@ -124,6 +124,7 @@ impl<M: Kind> Shard<M> {
                     }
                 }
             }
+            state.effects.tell_settled();
         }
     }
 

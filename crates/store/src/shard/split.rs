@@ -176,6 +176,7 @@ impl<M: Kind> Shard<M> {
                 cursors: InboxCursors::default(),
                 weights: SlotWeights::new(descriptor.range),
                 events: Vec::new(),
+                attaching: None,
                 live: false,
             },
             outbox: Outbox::default(),

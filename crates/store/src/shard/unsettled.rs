@@ -32,36 +32,30 @@ impl<M: Kind> Unsettled<M> {
         request: &Request<M::Op>,
         answer: Event,
     ) -> Option<Event> {
-        let Some(name) = M::settles(&request.op).filter(|_| machine.is_unsettled(&request.op))
-        else {
-            return Some(answer);
-        };
-        let held = (request.clone(), answer);
-        match self.by_name.get_mut(name) {
-            Some(waiting) => waiting.push(held),
-            None => {
-                self.by_name.insert(name.into(), vec![held]);
+        match M::settles(&request.op).filter(|_| machine.is_unsettled(&request.op)) {
+            None => Some(answer),
+            Some(name) => {
+                let held = self.by_name.entry(name.into()).or_default();
+                held.push((request.clone(), answer));
+                None
             }
         }
-        None
     }
 
     /// An operation was applied: the answers that need not be held any more, in the order of their requests.
     pub(super) fn settled(&mut self, machine: &M, op: &M::Op) -> Vec<(Request<M::Op>, Event)> {
-        if self.by_name.is_empty() {
-            return Vec::new();
-        }
-        let Some(name) = M::settles(op) else {
-            return Vec::new();
-        };
-        let Some(waiting) = self.by_name.get_mut(name) else {
-            return Vec::new();
-        };
-        let settled =
-            |(request, _): &mut (Request<M::Op>, Event)| !machine.is_unsettled(&request.op);
-        let settled = waiting.extract_if(.., settled).collect();
-        if waiting.is_empty() {
-            self.by_name.remove(name);
+        // Most of the time none is held.
+        let name = M::settles(op).filter(|_| !self.by_name.is_empty());
+        let mut settled = Vec::new();
+        if let Some(name) = name
+            && let Some(waiting) = self.by_name.get_mut(name)
+        {
+            let is_settled =
+                |(request, _): &mut (Request<M::Op>, Event)| !machine.is_unsettled(&request.op);
+            settled.extend(waiting.extract_if(.., is_settled));
+            if waiting.is_empty() {
+                self.by_name.remove(name);
+            }
         }
         settled
     }

@@ -299,20 +299,20 @@ fn one_message_makes_room_for_one_when_the_limit_was_lowered() {
     let full = DropReason::QueueFullMessages;
     shard.header.limits.queue.messages = 1;
     let set = shard.header.limits.clone();
-    shard.header.limits = shard.machine.leave_alone(set.clone());
+    shard.header.limits = leave_alone(&shard.machine, set.clone());
     assert_eq!(shard.publish("a", "4", QoS::AtLeastOnce), published(1, 0));
     assert_eq!(shard.drops(), [drop_of("1", full)]);
     assert_eq!(shard.queue(inbox).len(), 3);
     // After a start it is known from the tables.
     shard.checkpoint();
     shard.restart();
-    assert_eq!(shard.machine.leave_alone(set.clone()).queue.messages, 3);
+    assert_eq!(leave_alone(&shard.machine, set.clone()).queue.messages, 3);
     // The client has acknowledged all but one, and all queues were looked at.
     shard.attach("ann", 2, true);
     shard.acknowledge("ann", 2, 4, &[2, 3]);
     let mut pass = QueuePass::new(&mut shard.machine);
     while !pass.go_on(&mut shard.machine, 9, |_| {}) {}
-    assert_eq!(shard.machine.leave_alone(set).queue.messages, 1);
+    assert_eq!(leave_alone(&shard.machine, set).queue.messages, 1);
 }
 
 #[test]
@@ -327,6 +327,6 @@ fn only_limits_by_which_the_oldest_goes_leave_alone_what_waits() {
         let mut limits = shard.header.limits.clone();
         limits.queue.messages = messages;
         limits.queue.full = full;
-        assert_eq!(shard.machine.leave_alone(limits.clone()), limits);
+        assert_eq!(leave_alone(&shard.machine, limits.clone()), limits);
     }
 }

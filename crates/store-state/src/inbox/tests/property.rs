@@ -231,10 +231,7 @@ impl Run {
                 let queues = || machine.inboxes.iter().filter(|of| of.class == class);
                 let messages = queues().map(|of| of.queue.len()).max();
                 let bytes = queues().map(|of| of.queue.bytes()).max();
-                assert_eq!(
-                    (messages, bytes),
-                    (Some(longest.messages), Some(longest.bytes))
-                );
+                assert_eq!((messages, bytes), (Some(longest.0), Some(longest.1)));
             }
         }
     }
@@ -246,7 +243,7 @@ impl Run {
                 let mut longest = machine.stock.longest.of_classes();
                 let known = longest.find(|(class, _)| *class == inbox.class);
                 let (_, known) = known.expect("a queue of the class holds something");
-                assert!(known.messages >= inbox.queue.len() && known.bytes >= inbox.queue.bytes());
+                assert!(known.0 >= inbox.queue.len() && known.1 >= inbox.queue.bytes());
             }
         }
     }
