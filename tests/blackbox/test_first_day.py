@@ -210,10 +210,11 @@ def test_a_reload_says_what_was_read(tmp_path):
 # ---- the wrong protocol for the port -------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def listeners(tmp_path_factory):
-    with Listeners(tmp_path_factory.mktemp("listeners")) as shared:
-        yield shared
+@pytest.fixture
+def listeners(tmp_path):
+    # One for each test: the log has one line a minute about the mistakes of an address.
+    with Listeners(tmp_path) as fresh:
+        yield fresh
 
 
 GIVEN_UP = "a connection is given up before CONNECT"

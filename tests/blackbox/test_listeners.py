@@ -387,6 +387,43 @@ def test_a_goodbye_before_the_end_of_tls_is_heard(listeners, name):
         watcher.message(payload=b"end")
 
 
+@pytest.mark.parametrize("version", TLS_VERSIONS)
+@pytest.mark.parametrize("kind, known", [("tls", "mqtt"), ("wss", "http/1.1")])
+def test_names_of_application_protocols_keep_nobody_out(listeners, kind, known, version):
+    offers = [["x-amzn-mqtt-ca"], ["mqttv3.1"], ["http/1.1"], None, ["mqtt"], ["h2", "http/1.1"], ["h2", "mqttv3.1"]]
+    for offer in offers:
+        stream = listeners.stream(kind, alpn=offer, version=TLS_VERSIONS[version])
+        tls = stream.stream if kind == "wss" else stream
+        assert tls.selected_alpn_protocol() == (known if known in (offer or []) else None), offer
+        with Raw(stream=stream) as client:
+            client.connect()
+            client.ping()
+
+
+def test_sessions_of_tls_are_resumed_without_a_name(listeners):
+    context = listeners.context(version=TLS_VERSIONS["1.2"], alpn=["x-amzn-mqtt-ca"])
+    session = None
+    for is_resumed in [False, True]:
+        stream = context.wrap_socket(listeners.dial("tls"), server_hostname="localhost", session=session)
+        assert stream.session_reused == is_resumed
+        session = stream.session
+        with Raw(stream=stream) as client:
+            client.connect()
+
+
+def test_http_2_alone_opens_no_websocket(tmp_path):
+    with Listeners(tmp_path) as listeners:
+        for _ in range(3):
+            with pytest.raises(ssl.SSLError, match="(?i)no.application.protocol"):
+                listeners.stream("wss", alpn=["h2"])
+        until(lambda: failed(listeners, "wss", "application_protocol") == 3)
+        # What the log says of one address is one line a minute.
+        line, *others = until(lambda: listeners.find("a connection is given up before CONNECT"))
+        assert line["listener"] == "wss" and "127.0.0.1" in line["peer"] and not others
+        # MQTT is no HTTP: there it is a name like others.
+        listeners.stream("tls", alpn=["h2"]).close()
+
+
 def test_slow_handshakes_run_into_the_limit(tmp_path):
     with Listeners(tmp_path, {"limits.connection.handshakeTimeoutMs": 300}) as listeners:
         for kind, beginning in [("tls", b"\x16\x03\x01"), ("ws", b"GET /mqtt HTTP/1.1\r\n"), ("wss", b"")]:

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use guard::{Guard, Quota};
+use guard::{Guard, Quota, Seldom};
 use net_api::{Kind, RateBucket};
 use parking_lot::{Mutex, RwLock};
 use route_exchange::Exports;
@@ -112,6 +112,8 @@ pub struct NodeOptions {
 pub struct LogLines {
     /// Connections and logins that are refused, and clients that are disconnected.
     pub refusals: Quota,
+    /// Handshakes that are refused, beside the limit above.
+    pub handshakes: Seldom,
     /// Clients that connect.
     pub connects: Quota,
     /// Clients that go.
@@ -122,6 +124,7 @@ impl LogLines {
     fn new() -> Self {
         Self {
             refusals: Quota::new(REFUSAL_LINES),
+            handshakes: Seldom::default(),
             connects: Quota::new(CLIENT_LINES),
             disconnects: Quota::new(CLIENT_LINES),
         }

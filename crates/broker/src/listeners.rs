@@ -260,7 +260,7 @@ impl LayerSettings {
         let (tls, certificate) = loaded.transpose()?.unzip();
         let options = ServerOptions {
             proxy: self.proxy,
-            tls,
+            tls: tls.map(Into::into),
             websocket: self.websocket.clone(),
         };
         Ok((options, certificate.flatten()))

@@ -22,12 +22,13 @@ fn server() -> Arc<rustls::ServerConfig> {
         let certificate = CertificateDer::from(certified.cert.der().to_vec());
         let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).expect("a key");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider has the versions")
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .expect("the key fits");
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Arc::new(config)
     };
     CONFIG.get_or_init(make).clone()
@@ -37,7 +38,7 @@ fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let piece = usize::from(input.byte()).max(1);
     let options = ServerOptions {
-        tls: Some(server()),
+        tls: Some(server().into()),
         ..ServerOptions::default()
     };
     let mut layers = Layers::accept(&options).expect("there is a layer");

@@ -22,6 +22,7 @@ mod limits;
 mod open;
 mod quota;
 mod reports;
+mod seldom;
 mod slow_start;
 mod source;
 mod tracked;
@@ -42,6 +43,7 @@ pub use changes::{Change, Lifted, PARTS, Version};
 pub use failing::{Failed, FailedAt, FailingAddress, FailingUser};
 pub use quota::Quota;
 pub use reports::FailedLogin;
+pub use seldom::{Repeated, Seldom};
 pub use slow_start::Logins;
 pub use source::Source;
 

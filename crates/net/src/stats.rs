@@ -59,10 +59,19 @@ impl ListenerStats {
     /// Handshakes that failed for this reason.
     #[must_use]
     pub fn failed(&self, failure: HandshakeFailure) -> &Counter {
-        let [proxy, tls, certificate, websocket, timeout, disconnected] = &self.failed;
+        let [
+            proxy,
+            tls,
+            application_protocol,
+            certificate,
+            websocket,
+            timeout,
+            disconnected,
+        ] = &self.failed;
         match failure {
             HandshakeFailure::Proxy => proxy,
             HandshakeFailure::Tls => tls,
+            HandshakeFailure::ApplicationProtocol => application_protocol,
             HandshakeFailure::Certificate => certificate,
             HandshakeFailure::WebSocket => websocket,
             HandshakeFailure::Timeout => timeout,
@@ -99,6 +108,8 @@ pub enum HandshakeFailure {
     Proxy,
     /// TLS failed.
     Tls,
+    /// The client offers only application protocols that are not spoken (ALPN).
+    ApplicationProtocol,
     /// The client's certificate is missing or not valid.
     Certificate,
     /// The WebSocket handshake is wrong.
@@ -111,9 +122,10 @@ pub enum HandshakeFailure {
 
 impl HandshakeFailure {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Proxy,
         Self::Tls,
+        Self::ApplicationProtocol,
         Self::Certificate,
         Self::WebSocket,
         Self::Timeout,
@@ -126,6 +138,7 @@ impl HandshakeFailure {
         match self {
             Self::Proxy => "proxy",
             Self::Tls => "tls",
+            Self::ApplicationProtocol => "application_protocol",
             Self::Certificate => "certificate",
             Self::WebSocket => "websocket",
             Self::Timeout => "timeout",
@@ -144,6 +157,7 @@ impl HandshakeFailure {
                 | rustls::Error::NoCertificatesPresented
                 | rustls::Error::InvalidCertRevocationList(_),
             ) => Self::Certificate,
+            TransportError::Tls(rustls::Error::NoApplicationProtocol) => Self::ApplicationProtocol,
             TransportError::Tls(_) | TransportError::NotTls(_) => Self::Tls,
         }
     }

@@ -134,7 +134,7 @@ fn main() {
     let name = || SERVER.try_into().expect("a name");
 
     let tls = ServerOptions {
-        tls: Some(server_tls),
+        tls: Some(server_tls.into()),
         ..ServerOptions::default()
     };
     let websocket = ServerOptions {

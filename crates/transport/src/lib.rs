@@ -27,7 +27,9 @@ pub use certificate::CertificateFacts;
 pub use client::ClientTransport;
 pub use forwarded::{Forwarded, ForwardedHeader};
 pub use identity::Identity;
-pub use tls::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
+pub use tls::{
+    ClientAuth, ClientTls, MinimumVersion, ServerConfigs, ServerTls, Tickets, TlsFileError,
+};
 pub use websocket::{Server as WebSocketServer, Target as WebSocketTarget};
 
 use proxy::{Proxied, ProxyHeader};
@@ -40,7 +42,7 @@ pub struct ServerOptions {
     /// A PROXY protocol header is required first.
     pub proxy: Option<ProxyOptions>,
     /// TLS.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<ServerConfigs>,
     /// WebSocket.
     pub websocket: Option<Arc<WebSocketServer>>,
 }
@@ -88,8 +90,8 @@ impl Layers {
     pub fn accept(options: &ServerOptions) -> Option<Box<Self>> {
         Self::of(
             options.proxy.map(ProxyHeader::new),
-            options.tls.as_ref().map(|config| {
-                Tls::accept(config.clone()).expect("a configuration that ServerTls made is valid")
+            options.tls.as_ref().map(|configs| {
+                Tls::accept(configs).expect("a configuration that ServerTls made is valid")
             }),
             options.websocket.clone().map(WebSocket::accept),
         )

@@ -7,6 +7,7 @@
 //! Deliberately absent: early data (RFC 8446 §8: it could be replayed), renegotiation (rustls has none).
 
 mod files;
+mod hello;
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,14 +19,16 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
-use rustls::{ClientConfig, CommonState, InvalidMessage, ServerConfig};
+use rustls::{ClientConfig, CommonState, InvalidMessage};
 
 pub use files::{ClientAuth, ClientTls, MinimumVersion, ServerTls, Tickets, TlsFileError};
 pub(crate) use files::{blame, in_words};
+pub use hello::ServerConfigs;
 
 use net_api::Spoken;
 
 use crate::TransportError;
+use hello::Hello;
 
 /// A record is at most 16 KiB and 261 bytes; a client's certificates may be longer.
 const INCOMPLETE_LIMIT: usize = 32 * 1024;
@@ -37,6 +40,9 @@ const RECORD_CONTENT: usize = 16 * 1024;
 /// One side of a TLS connection.
 pub(crate) struct Tls {
     connection: Connection,
+    /// Until the client's ClientHello is complete, `connection` is given nothing: the ClientHello decides about
+    /// its configuration.
+    hello: Option<Box<Hello>>,
     incomplete: Vec<u8>,
     /// The first byte that came, for an error that names the peer's mistake. 0: none yet.
     first: u8,
@@ -110,9 +116,12 @@ enum Progress {
 }
 
 impl Tls {
-    pub(crate) fn accept(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
-        let connection = UnbufferedServerConnection::new(config)?;
-        Ok(Self::new(Connection::Server(connection)))
+    pub(crate) fn accept(configs: &ServerConfigs) -> Result<Self, rustls::Error> {
+        let connection = UnbufferedServerConnection::new(configs.named())?;
+        Ok(Self {
+            hello: Hello::of(configs),
+            ..Self::new(Connection::Server(connection))
+        })
     }
 
     pub(crate) fn connect(
@@ -126,6 +135,7 @@ impl Tls {
     fn new(connection: Connection) -> Self {
         Self {
             connection,
+            hello: None,
             incomplete: Vec::new(),
             first: 0,
             failed: false,
@@ -154,7 +164,12 @@ impl Tls {
             self.first = bytes.first().copied().unwrap_or(0);
         }
         self.incomplete.extend_from_slice(bytes);
-        match self.run(Outgoing::Nothing, inner, output) {
+        let received = match self.receive_hello() {
+            Ok(true) => self.run(Outgoing::Nothing, inner, output),
+            Ok(false) => Ok(Progress::Done),
+            Err(error) => Err(error),
+        };
+        match received {
             Ok(Progress::Closed) => Err(TransportError::Closed),
             Ok(_) if self.incomplete.len() > INCOMPLETE_LIMIT => {
                 self.fail(inner, output);
@@ -174,9 +189,22 @@ impl Tls {
         }
     }
 
+    /// Whether the client's ClientHello is complete, and with it the choice of a configuration.
+    fn receive_hello(&mut self) -> Result<bool, rustls::Error> {
+        if self.hello.is_some() && !hello::is_whole(&self.incomplete) {
+            return Ok(false);
+        }
+        let hello = self.hello.take();
+        if let Some(unnamed) = hello.and_then(|hello| hello.unnamed(&self.incomplete)) {
+            self.connection = Connection::Server(UnbufferedServerConnection::new(unnamed)?);
+        }
+        Ok(true)
+    }
+
     /// Appends the alert that rustls has queued with an error.
     fn fail(&mut self, inner: &mut Vec<u8>, output: &mut Vec<u8>) {
         self.failed = true;
+        self.hello = None;
         self.incomplete = Vec::new();
         while self.connection.wants_write() {
             // With its queue full, rustls looks at nothing else.
@@ -200,7 +228,7 @@ impl Tls {
     }
 
     fn write(&mut self, outgoing: Outgoing<'_>, output: &mut Vec<u8>) {
-        if self.failed {
+        if self.failed || self.hello.is_some() {
             return;
         }
         let mut plaintext = Vec::new();

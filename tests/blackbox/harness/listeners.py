@@ -46,10 +46,12 @@ class Listeners(Broker):
             return made
         return socket.create_connection(("127.0.0.1", self.port_of(f"mqtt-{kind}")), timeout=DEADLINE_S)
 
-    def context(self, client: Leaf | None = None, version=None) -> ssl.SSLContext:
+    def context(self, client: Leaf | None = None, version=None, alpn=None) -> ssl.SSLContext:
         made = ssl.create_default_context(cafile=self.ca.path)
         if client:
             made.load_cert_chain(*client.files)
+        if alpn:
+            made.set_alpn_protocols(alpn)
         if version:
             made.minimum_version = made.maximum_version = version
         return made

@@ -3,6 +3,7 @@
 //! Invariant: lines are limited per second and node, each says how many before it were left out, and what
 //! clients choose is cut. Events of clients that were let in are told without limit.
 
+use guard::Repeated;
 use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::Timestamp;
 use net_api::{Closed, ConnectionId, Key, Kind, Spoken};
@@ -162,13 +163,19 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         cause: &Closed,
     ) {
+        // Devices try again and again: one line tells the cause.
+        let lines = &self.node.lines;
+        let of_address = |source| lines.handshakes.take(source, io.now_ms());
+        let source = self.source_of(io, connection);
         if let Closed::Transport(error) = cause
-            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
+            && let Some(Repeated(repeated)) = source.map_or(Some(Repeated(0)), of_address)
+            && let Some(left_out) = lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 peer = io.peer(connection).map(tracing::field::display),
                 listener = self.kind_of(io, connection).map(Kind::name),
                 %error,
+                repeated,
                 left_out,
                 "a connection is given up before CONNECT"
             );

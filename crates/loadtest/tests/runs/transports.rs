@@ -171,7 +171,7 @@ fn every_layer_gets_all_messages() {
             let files = certificate.server(websocket);
             let options = ServerOptions {
                 proxy: None,
-                tls: tls.then(|| files.load(&Tickets::default()).unwrap()),
+                tls: tls.then(|| files.load(&Tickets::default()).unwrap().into()),
                 websocket: websocket.then(|| transport::WebSocketServer::at("/mqtt")),
             };
             let transport = ClientTransport {
@@ -194,7 +194,7 @@ fn a_broker_that_is_not_trusted_ends_the_run() {
     let (own, other) = (Certificate::new(), Certificate::new());
     let tls = own.server(false).load(&Tickets::default()).unwrap();
     let options = ServerOptions {
-        tls: Some(tls),
+        tls: Some(tls.into()),
         ..ServerOptions::default()
     };
     let transport = |tls| ClientTransport {

@@ -27,6 +27,7 @@ use rustls::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::hello::HTTP_1_1;
 use crate::certificate::{CertificateFacts, next_update};
 
 /// What a TLS listener is made of. All files are PEM.
@@ -336,7 +337,7 @@ impl ServerCertVerifier for AnyServer {
 }
 
 fn application_protocols(websocket: bool) -> Vec<Vec<u8>> {
-    let name: &[u8] = if websocket { b"http/1.1" } else { b"mqtt" };
+    let name: &[u8] = if websocket { HTTP_1_1 } else { b"mqtt" };
     vec![name.to_vec()]
 }
 

@@ -94,7 +94,7 @@ impl Sides {
         };
         let server = Side::new(Layers::accept(&ServerOptions {
             proxy: stack.proxy.then_some(both),
-            tls: stack.tls.then_some(server_tls),
+            tls: stack.tls.then(|| server_tls.into()),
             websocket: stack
                 .websocket
                 .then(|| herald_transport::WebSocketServer::at("/mqtt")),

@@ -37,7 +37,7 @@ fn options(tls: bool, websocket: bool) -> (ServerOptions, ClientOptions) {
     };
     let server = ServerOptions {
         proxy: None,
-        tls: tls.then_some(server_tls),
+        tls: tls.then(|| server_tls.into()),
         websocket: websocket.then(|| herald_transport::WebSocketServer::at("/mqtt")),
     };
     let client = ClientOptions {

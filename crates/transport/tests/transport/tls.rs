@@ -40,7 +40,8 @@ impl Listener {
     }
 
     fn reload(&mut self) {
-        self.options.tls = Some(self.files.load(&self.tickets).expect("loads"));
+        let config = self.files.load(&self.tickets).expect("loads");
+        self.options.tls = Some(config.into());
     }
 }
 
@@ -164,6 +165,54 @@ fn an_application_protocol_is_agreed_on_but_not_demanded() {
         let outcome = handshake(&config, &listener).established();
         assert_eq!(outcome.client.alpn_protocol(), Some(protocol));
     }
+}
+
+#[test]
+fn names_that_are_not_known_are_passed_over() {
+    let authority = Authority::new();
+    let mut files = authority.server(ClientAuth::None);
+    for (version, websocket) in [
+        (&TLS12, false),
+        (&TLS12, true),
+        (&TLS13, false),
+        (&TLS13, true),
+    ] {
+        files.websocket = websocket;
+        let listener = Listener::new(files.clone());
+        let mut config = client_of(version, &authority);
+        let mut kinds = Vec::new();
+        for names in [
+            &[b"x-amzn-mqtt-ca".as_slice()][..],
+            &[b"mqttv3.1", b"h2"],
+            &[b"mqttv3.1"],
+        ] {
+            let names = names.iter().map(|name| name.to_vec());
+            Arc::make_mut(&mut config).alpn_protocols = names.collect();
+            let outcome = handshake(&config, &listener).established();
+            assert_eq!(outcome.client.alpn_protocol(), None);
+            kinds.push(outcome.client.handshake_kind());
+        }
+        let resumed = Some(HandshakeKind::Resumed);
+        assert_eq!(kinds, [Some(HandshakeKind::Full), resumed, resumed]);
+        // A session that was begun without a name is resumed with one, too.
+        let known: &[u8] = if websocket { b"http/1.1" } else { b"mqtt" };
+        Arc::make_mut(&mut config).alpn_protocols = vec![known.to_vec()];
+        let outcome = handshake(&config, &listener).established();
+        assert_eq!(outcome.client.handshake_kind(), resumed);
+        assert_eq!(outcome.client.alpn_protocol(), Some(known));
+    }
+}
+
+#[test]
+fn http_2_alone_is_refused_where_websocket_is_spoken() {
+    let authority = Authority::new();
+    let mut files = authority.server(ClientAuth::None);
+    let mut config = client_of(&TLS13, &authority);
+    Arc::make_mut(&mut config).alpn_protocols = vec![b"h2".to_vec()];
+    handshake(&config, &Listener::new(files.clone())).established();
+    files.websocket = true;
+    let alert = handshake(&config, &Listener::new(files)).refused();
+    assert_eq!(alert, AlertDescription::NoApplicationProtocol);
 }
 
 #[test]
@@ -437,7 +486,7 @@ fn keys_that_are_used_up_are_changed_or_end_the_connection() {
             key.expect("a key"),
         )
         .expect("a valid certificate");
-    listener.options.tls = Some(Arc::new(config));
+    listener.options.tls = Some(Arc::new(config).into());
 
     for (version, is_closed) in [(&TLS13, false), (&TLS12, true)] {
         let config = client_of(version, &authority);
