@@ -5,10 +5,12 @@ Loopback addresses are exempt by default, so most brokers here include them; 127
 client, 127.0.0.2 and others are the peers that misbehave.
 """
 
+import collections
 import contextlib
 import json
 import signal
 import socket
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -17,6 +19,7 @@ import pytest
 
 from harness import raw
 from harness.broker import BASE, Broker, run
+from harness.listeners import Listeners
 from harness.raw import CONNACK, Raw
 from harness.scram import Scram
 from harness.wait import DEADLINE_S, Stopwatch, until
@@ -24,6 +27,8 @@ from test_authentication import method_and, passwd, serve
 from test_http import metrics
 
 BAD, OTHER = "127.0.0.2", "127.0.0.3"
+# Of many connections, whose ports other tests do not find taken.
+CROWD = "127.0.0.77"
 INCLUDED = {"abuse.includeLoopback": True}
 TOKEN = "correct-horse-battery-staple"
 
@@ -799,9 +804,58 @@ def test_half_open_connections_make_room_for_others(name):
                     client.connect(name + "ordinary")
         silent[0].expect_closed()
         assert counted(broker, "heraldmq_connections_open") <= 66
-        assert counted(broker, "heraldmq_connections_awaiting_connect_closed") >= 200 - 64
+        assert counted(broker, "heraldmq_connections_awaiting_connect_closed", reason="address") >= 200 - 64
         for client in silent:
             client.close()
+
+
+def test_a_slow_client_keeps_its_place_beside_half_open_ones(tmp_path, name):
+    # Each flight of its handshake, and its CONNECT, comes in two parts; 2,000 half-open connections come in between.
+    sets = {"limits.node.connections": 400, "limits.connection.connectTimeoutMs": 600_000, "eventLoops": 1}
+    sets["limits.connection.handshakeTimeoutMs"] = 600_000
+    with Listeners(tmp_path, sets) as listeners, contextlib.ExitStack() as stack:
+        port = listeners.port_of("mqtt-tls")
+        address = ("127.0.0.1", port)
+        half_open = collections.deque()
+
+        def flood(count):
+            for _ in range(count):
+                made = socket.create_connection(address, timeout=DEADLINE_S, source_address=(CROWD, 0))
+                half_open.append(stack.enter_context(made))
+                if len(half_open) > 200:
+                    # There are 100 places: the oldest has lost its own.
+                    with half_open.popleft() as oldest:
+                        assert oldest.recv(1) == b""
+
+        slow = socket.create_connection(address, timeout=DEADLINE_S, source_address=(OTHER, 0))
+        stack.callback(slow.close)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = listeners.context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+
+        def send():
+            data = outgoing.read()
+            for part in (data[: len(data) // 2], data[len(data) // 2 :]):
+                slow.sendall(part)
+                flood(500)
+
+        def answer(attempt):
+            while True:
+                try:
+                    return attempt()
+                except ssl.SSLWantReadError:
+                    if outgoing.pending:
+                        send()
+                    data = slow.recv(65536)
+                    assert data, "the slow client is closed"
+                    incoming.write(data)
+
+        answer(tls.do_handshake)
+        tls.write(raw.connect(name))
+        send()
+        assert answer(lambda: tls.read(1)) == b"\x20"
+        closed = "heraldmq_connections_awaiting_connect_closed_total"
+        assert listeners.metric(closed, reason="address") >= 2000 - 200
+        assert listeners.metric(closed, reason="node") == 0
 
 
 def test_a_flood_of_malformed_connects(name):

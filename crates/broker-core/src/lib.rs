@@ -62,7 +62,7 @@ pub use session::unreleased::Unreleased;
 pub use session_drops::SessionDrops;
 pub use settings::Settings;
 pub use shared::groups::{Group, Member};
-pub use stats::{BrokerStats, sum};
+pub use stats::{BrokerStats, ClosedBeforeConnect, sum};
 pub use subscribe::asked::{Change as SubscriptionChange, ChangeSubscription, Changed};
 pub use subscribe::on_behalf::{AwaySession, admit_away};
 pub use sys::is_own;

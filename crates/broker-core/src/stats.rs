@@ -31,8 +31,8 @@ pub struct BrokerStats {
     pub logins_denied: Counter,
     /// Clients that were refused because an authenticator could not be asked.
     pub logins_failed: Counter,
-    /// Connections closed before their CONNECT, because too many had sent none.
-    pub unheard_closed: Counter,
+    /// Connections closed before their CONNECT, by reason.
+    pub closed_before_connect: [Counter; ClosedBeforeConnect::ALL.len()],
     /// Connections closed for a violation of the protocol.
     pub violations: Counter,
     /// Sessions taken over by a new connection.
@@ -115,6 +115,41 @@ pub struct BrokerStats {
     pub cached_topics: Counter,
     /// How long messages take.
     pub latency: LatencyStats,
+}
+
+impl BrokerStats {
+    /// A connection was closed before its CONNECT.
+    pub(crate) fn count_closed_before_connect(&self, why: ClosedBeforeConnect) {
+        if let Some(count) = self.closed_before_connect.get(why as usize) {
+            count.add(1);
+        }
+    }
+}
+
+/// Why a connection was closed before its CONNECT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClosedBeforeConnect {
+    /// Places have run out, and no address had more of them than its own.
+    Address,
+    /// Places have run out, and no address had two of them: it was the oldest of all.
+    Node,
+    /// Its CONNECT did not come in time.
+    Timeout,
+}
+
+impl ClosedBeforeConnect {
+    /// All reasons.
+    pub const ALL: [Self; 3] = [Self::Address, Self::Node, Self::Timeout];
+
+    /// The reason's name in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Node => "node",
+            Self::Timeout => "timeout",
+        }
+    }
 }
 
 /// Sums one counter over all loops.

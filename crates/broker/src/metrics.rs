@@ -28,7 +28,7 @@ use crate::listeners::Listening;
 use crate::node::Node;
 use admin::cluster::Reach;
 use broker_core::Reason;
-use broker_core::{BrokerStats, sum};
+use broker_core::{BrokerStats, ClosedBeforeConnect, sum};
 
 use crate::latency_metrics::encode_latency;
 use crate::net_stats::sum_net;
@@ -80,7 +80,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 34] = [
+const BROKER: [Described<BrokerStats>; 33] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -111,11 +111,6 @@ const BROKER: [Described<BrokerStats>; 34] = [
         "logins_failed",
         "Clients refused because an authenticator could not be asked",
         |s| &s.logins_failed,
-    ),
-    (
-        "connections_awaiting_connect_closed",
-        "Connections closed before their CONNECT, because too many had sent none",
-        |s| &s.unheard_closed,
     ),
     (
         "violations",
@@ -332,6 +327,22 @@ impl Collector for NodeCollector {
         for (index, action) in Action::ALL.iter().enumerate() {
             let total = node.stats.iter().filter_map(|s| s.denied.get(index));
             let labels = [("action", action.as_str())];
+            ConstCounter::new(total.map(Counter::get).sum::<u64>())
+                .encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Connections closed before their CONNECT, by reason";
+        let mut family = encoder.encode_descriptor(
+            "connections_awaiting_connect_closed",
+            help,
+            None,
+            MetricType::Counter,
+        )?;
+        for (index, reason) in ClosedBeforeConnect::ALL.iter().enumerate() {
+            let total = node
+                .stats
+                .iter()
+                .filter_map(|s| s.closed_before_connect.get(index));
+            let labels = [("reason", reason.as_str())];
             ConstCounter::new(total.map(Counter::get).sum::<u64>())
                 .encode(family.encode_family(&labels)?)?;
         }

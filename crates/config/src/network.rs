@@ -9,7 +9,7 @@ use crate::listed::{Item, Listed};
 
 /// A range of IP addresses in CIDR notation (RFC 4632, RFC 4291 §2.3). An address without a prefix
 /// length is that address alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     address: IpAddr,
     prefix: u8,

@@ -304,9 +304,9 @@ options! {
         /// `maximumPacketSize` counts.
         live "maximumConnectSize" => maximum_connect_size: u32 = 65_536, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
         /// Time from opening a connection to its complete CONNECT.
-        live "connectTimeoutMs" => connect_timeout: Duration = Duration::from_secs(10), unit Milliseconds, range 1..=U32;
+        live "connectTimeoutMs" => connect_timeout: Duration = Duration::from_secs(45), unit Milliseconds, range 1..=U32;
         /// Time from opening a connection to the end of its PROXY, TLS and WebSocket handshakes.
-        live "handshakeTimeoutMs" => handshake_timeout: Duration = Duration::from_secs(5), unit Milliseconds, range 1..=U32;
+        live "handshakeTimeoutMs" => handshake_timeout: Duration = Duration::from_secs(30), unit Milliseconds, range 1..=U32;
         /// How long a full queue of a subscriber may hold back a publisher of QoS 1 and 2 before
         /// `limits.session.queueFull` applies. 0: not at all.
         live "holdPublisherMs" => hold_publisher: Option<Duration> = Some(Duration::from_secs(5)), unit Milliseconds;

@@ -155,7 +155,7 @@ fn defaults_are_the_documented_ones() {
         Some(524_288)
     );
     assert_eq!(limits.connection.publishes_per_second, None);
-    assert_eq!(limits.connection.connect_timeout, Duration::from_secs(10));
+    assert_eq!(limits.connection.connect_timeout, Duration::from_secs(45));
     assert_eq!(
         limits.connection.hold_publisher,
         Some(Duration::from_secs(5))

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use config::{AbuseConfig, Network};
 
 use crate::slow_start::{Bounds, Logins};
-use crate::source::{IPV6_PREFIX, Source};
+use crate::source::Source;
 
 /// `None`: no limit.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,6 @@ impl Limits {
     /// What an address is counted as; `None`: it is not.
     pub(crate) fn counted(&self, source: Source) -> Option<Network> {
         let is_counted = self.include_loopback || !source.is_this_machine();
-        is_counted.then(|| Network::around(source.ip, IPV6_PREFIX))
+        is_counted.then(|| source.network())
     }
 }

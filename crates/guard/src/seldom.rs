@@ -2,7 +2,7 @@
 
 use config::Network;
 
-use crate::source::{IPV6_PREFIX, Source};
+use crate::source::Source;
 use crate::tracked::Tracked;
 use crate::window::Window;
 
@@ -39,8 +39,7 @@ impl Default for Seldom {
 impl Seldom {
     /// Whether a line about this address may be written, and how many about it were left out before.
     pub fn take(&self, source: Source, now_ms: u64) -> Option<Repeated> {
-        let address = Network::around(source.ip, IPV6_PREFIX);
-        self.told.with(address, |told| {
+        self.told.with(source.network(), |told| {
             if told.lines.count(now_ms, MINUTE_MS) > 1 {
                 told.left_out.0 = told.left_out.0.saturating_add(1);
                 return None;

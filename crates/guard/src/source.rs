@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use config::Network;
+
 /// A customer's share of IPv6: the addresses in it are one for the limits.
-pub(crate) const IPV6_PREFIX: u8 = 64;
+const IPV6_PREFIX: u8 = 64;
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,12 @@ pub struct Source {
 }
 
 impl Source {
+    /// The network that its limits count it as.
+    #[must_use]
+    pub fn network(&self) -> Network {
+        Network::around(self.ip, IPV6_PREFIX)
+    }
+
     /// Whether a process of this machine has connected.
     #[must_use]
     pub fn is_this_machine(&self) -> bool {

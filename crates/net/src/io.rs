@@ -22,7 +22,7 @@ const CLOSING_MS: u64 = 5_000;
 const LINGER_MS: u64 = 1_000;
 
 /// How long handshakes may take before the service says so.
-const HANDSHAKE_MS: u64 = 5_000;
+const HANDSHAKE_MS: u64 = 30_000;
 
 /// Units of work, of about a microsecond each, after which a part of a turn has done enough. A turn has three: mail
 /// and what has just come; deadlines and what was left by earlier turns; what is written.

@@ -21,6 +21,7 @@ use crate::publish::on_behalf as publish_on_behalf;
 use crate::rim::Rim;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
+use crate::stats::ClosedBeforeConnect;
 use crate::subscribe::on_behalf;
 use crate::traffic::{Amount, Bytes, Messages};
 
@@ -194,6 +195,8 @@ impl<R: Rim> Service for ClientLoop<R> {
                     peer = io.peer(connection).map(tracing::field::display),
                     "no CONNECT in time"
                 );
+                self.stats
+                    .count_closed_before_connect(ClosedBeforeConnect::Timeout);
                 self.logins.remove(&connection);
                 io.close(connection);
             }

@@ -1,10 +1,13 @@
 //! Connections that have sent no CONNECT yet: a share of all connections at most.
 //!
-//! At the limit the oldest are closed. An ordinary client sends its CONNECT at once and is not among them;
-//! were new ones refused instead, whoever opens enough connections would shut everybody out.
+//! At the limit the oldest of the address that has most are closed. An ordinary client sends its CONNECT at once and
+//! is not among them; were new ones refused instead, whoever opens enough connections would shut everybody out. A
+//! client on a slow link may take long: it keeps its place as long as others of its address do not need it.
 
+use guard::Source;
 use net_api::ConnectionId;
 
+use super::awaiting::Waiting;
 use crate::clients::{ClientLoop, LoopIo};
 use crate::connect::login_stage::Stage;
 use crate::rim::Rim;
@@ -22,9 +25,22 @@ impl<R: Rim> ClientLoop<R> {
                     None | Some(Stage::Postponed)
                 )
         };
-        let oldest = self.unheard.push(connection, limit, is_unheard);
-        self.stats.unheard_closed.add(oldest.len() as u64);
-        for connection in oldest {
+        let rim = &self.node.rim;
+        let address_of = |waiting: &Waiting| {
+            let id = waiting.connection;
+            let (peer, listener) = (io.peer(id)?, io.listener(id)?);
+            // Before a proxy has said whom it connects for, its own address stands for many clients.
+            let is_known = Some(peer) != waiting.came_from || !rim.is_proxied(listener);
+            let ip = peer.ip().filter(|_| is_known)?;
+            Some(Source::from(ip).network())
+        };
+        let waiting = Waiting {
+            connection,
+            came_from: io.peer(connection),
+        };
+        let gone = self.unheard.push(waiting, limit, is_unheard, address_of);
+        for (connection, why) in gone {
+            self.stats.count_closed_before_connect(why);
             self.logins.remove(&connection);
             io.close(connection);
         }

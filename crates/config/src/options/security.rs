@@ -68,7 +68,7 @@ options! {
         /// looked at.
         live "classClaim" => class_claim: Option<String>;
         /// How far clocks may be apart.
-        live "leewaySeconds" => leeway: Duration = Duration::from_secs(5), unit Seconds, range 0..=3600;
+        live "leewaySeconds" => leeway: Duration = Duration::from_secs(60), unit Seconds, range 0..=3600;
         /// Whether a client is disconnected (0x87) when its token expires.
         live "disconnectAtExpiry" => disconnect_at_expiry: bool = true;
     }
