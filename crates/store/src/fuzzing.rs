@@ -379,8 +379,7 @@ impl Fuzzed for InboxMachine {
     }
 
     fn look(&mut self, rows: &Rows) {
-        self.for_each_filter(&mut Deaf);
-        self.for_each_member(&mut Deaf);
+        self.tell_routes(&mut Deaf);
         for inbox in 0..4 {
             let _ = (self.first(inbox, rows), self.queue_len(inbox));
         }

@@ -397,13 +397,10 @@ impl InboxMachine {
         }
     }
 
-    /// Tells of all filters, as [`InboxOutlet::filter`] would have; in no order.
-    pub fn for_each_filter(&self, outlet: &mut dyn InboxOutlet) {
+    /// Tells of all filters and of all members of shared groups, as [`InboxOutlet::filter`] and [`InboxOutlet::member`] would
+    /// have; in no order.
+    pub fn tell_routes(&self, outlet: &mut dyn InboxOutlet) {
         self.filters.tell(outlet);
-    }
-
-    /// Tells of all members of shared groups, as [`InboxOutlet::member`] would have; in no order.
-    pub fn for_each_member(&self, outlet: &mut dyn InboxOutlet) {
         let inboxes = self.members.inboxes();
         for inbox in inboxes.filter_map(|number| self.inboxes.get(number)) {
             for subscription in &inbox.subscriptions {

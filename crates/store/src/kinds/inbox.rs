@@ -211,8 +211,7 @@ impl Kind for InboxMachine {
     }
 
     fn announce(&mut self, outlet: &mut Self::Outlet) {
-        self.for_each_filter(outlet);
-        self.for_each_member(outlet);
+        self.tell_routes(outlet);
         self.for_each_legacy(outlet);
     }
 

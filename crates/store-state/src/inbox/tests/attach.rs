@@ -201,7 +201,7 @@ fn what_a_dead_process_had_attached_is_detached() {
     shard.restart();
     assert_eq!(shard.machine.counts().attached, 0);
     let mut recorder = Recorder::default();
-    shard.machine.for_each_filter(&mut recorder);
+    shard.machine.tell_routes(&mut recorder);
     assert_eq!(recorder.0, told);
     // A late request of the dead process attaches nobody.
     assert!(shard.attach("ann", 2, true).present);

@@ -319,7 +319,7 @@ impl Run {
             assert_eq!(again, before, "again: {:?}", applied.op);
         }
         let mut recorder = Recorder::default();
-        self.crashing.for_each_filter(&mut recorder);
+        self.crashing.tell_routes(&mut recorder);
         let listener = &mut self.listeners[0];
         (listener.told, listener.is_whole) = (Told::new(), false);
         listener.hear(&recorder.0);
@@ -961,8 +961,7 @@ impl Run {
 
     fn announcements(&self) {
         let mut recorder = Recorder::default();
-        self.crashing.for_each_filter(&mut recorder);
-        self.crashing.for_each_member(&mut recorder);
+        self.crashing.tell_routes(&mut recorder);
         self.crashing.for_each_legacy(&mut recorder);
         recorder.0.sort();
         let mut expected: Vec<Event> = self

@@ -211,7 +211,7 @@ fn a_filter_that_only_the_other_half_has_is_told_until_all_is_counted() {
     let (mut lower, mut upper) = halves_of(shard);
     let filters = |machine: &InboxMachine| {
         let mut recorder = Recorder::default();
-        machine.for_each_filter(&mut recorder);
+        machine.tell_routes(&mut recorder);
         recorder.0.sort();
         recorder.0
     };
