@@ -33,10 +33,13 @@ pub(super) fn check(history: &History) -> Result<(), String> {
     Ok(())
 }
 
+/// The connection that it was sent by, its number, and its place among what its receiver was given.
+type Presence = (ConnectionNumber, u64, u64);
+
 /// No will comes after what a later connection of its client has sent.
 pub(super) fn check_order(history: &History) -> Result<(), String> {
     // By receiver and topic: the presences that it was given, by their connections.
-    let mut presences: BTreeMap<(usize, &str), Vec<(ConnectionNumber, u64, u64)>> = BTreeMap::new();
+    let mut presences: BTreeMap<(usize, &str), Vec<Presence>> = BTreeMap::new();
     for ((client, number), given) in &history.given {
         if let Some(connection) = history.presences.get(number)
             && let Some(message) = history.published.get(number)
@@ -50,7 +53,7 @@ pub(super) fn check_order(history: &History) -> Result<(), String> {
     for ((client, number), given, will) in wills {
         let of_topic = presences.get(&(*client, &*will.topic));
         let mut later = of_topic.into_iter().flatten();
-        let is_before = |(connection, _, place): &&(ConnectionNumber, u64, u64)| {
+        let is_before = |(connection, _, place): &&Presence| {
             *connection > will.connection && *place < given.place
         };
         if let Some((_, presence, _)) = later.find(is_before) {

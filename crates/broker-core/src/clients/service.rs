@@ -172,7 +172,8 @@ impl<R: Rim> Service for ClientLoop<R> {
             self.take_kept(io, key, true);
             self.detach(io, key);
         } else {
-            self.log_failed_handshake(io, connection, &cause);
+            let source = self.source_of(io, connection);
+            self.log_failed_handshake(io, connection, source, &cause);
             self.logins.remove(&connection);
         }
     }

@@ -3,7 +3,7 @@
 //! Invariant: lines are limited per second and node, each says how many before it were left out, and what
 //! clients choose is cut. Events of clients that were let in are told without limit.
 
-use guard::Repeated;
+use guard::{Repeated, Source};
 use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::Timestamp;
 use net_api::{Closed, ConnectionId, Key, Kind, Spoken};
@@ -161,12 +161,12 @@ impl<R: Rim> ClientLoop<R> {
         &self,
         io: &impl LoopIo,
         connection: ConnectionId,
+        source: Option<Source>,
         cause: &Closed,
     ) {
         // Devices try again and again: one line tells the cause.
         let lines = &self.node.lines;
         let of_address = |source| lines.handshakes.take(source, io.now_ms());
-        let source = self.source_of(io, connection);
         if let Closed::Transport(error) = cause
             && let Some(Repeated(repeated)) = source.map_or(Some(Repeated(0)), of_address)
             && let Some(left_out) = lines.refusals.take(io.now_ms())

@@ -6,14 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use store_state::Request;
 use store_state::api::Event;
+use store_state::{Machine, Request};
 
 use crate::kinds::kind::Kind;
 
-/// Requests that are applied, with their answers, by the name that they wait for.
+/// A request that is applied, with its answer.
+type Applied<M> = (Request<<M as Machine>::Op>, Event);
+
+/// Such requests by the name that they wait for.
 pub(crate) struct Unsettled<M: Kind> {
-    by_name: BTreeMap<Box<str>, Vec<(Request<M::Op>, Event)>>,
+    by_name: BTreeMap<Box<str>, Vec<Applied<M>>>,
 }
 
 impl<M: Kind> Default for Unsettled<M> {
@@ -43,15 +46,14 @@ impl<M: Kind> Unsettled<M> {
     }
 
     /// An operation was applied: the answers that need not be held any more, in the order of their requests.
-    pub(super) fn settled(&mut self, machine: &M, op: &M::Op) -> Vec<(Request<M::Op>, Event)> {
+    pub(super) fn settled(&mut self, machine: &M, op: &M::Op) -> Vec<Applied<M>> {
         // Most of the time none is held.
         let name = M::settles(op).filter(|_| !self.by_name.is_empty());
         let mut settled = Vec::new();
         if let Some(name) = name
             && let Some(waiting) = self.by_name.get_mut(name)
         {
-            let is_settled =
-                |(request, _): &mut (Request<M::Op>, Event)| !machine.is_unsettled(&request.op);
+            let is_settled = |(request, _): &mut Applied<M>| !machine.is_unsettled(&request.op);
             settled.extend(waiting.extract_if(.., is_settled));
             if waiting.is_empty() {
                 self.by_name.remove(name);

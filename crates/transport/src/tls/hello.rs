@@ -99,8 +99,9 @@ pub(super) fn is_whole(flight: &[u8]) -> bool {
         if kind != HANDSHAKE || major != MAJOR_VERSION || length == 0 || length > RECORD_LIMIT {
             return true;
         }
-        let Some((record, behind)) = behind.split_at_checked(length) else {
-            return false;
+        let (record, behind) = match behind.split_at_checked(length) {
+            Some(split) => split,
+            None => break,
         };
         for (to, from) in message.iter_mut().skip(got).zip(record) {
             *to = *from;
