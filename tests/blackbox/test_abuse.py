@@ -822,8 +822,8 @@ def test_a_slow_client_keeps_its_place_beside_half_open_ones(tmp_path, name):
             for _ in range(count):
                 made = socket.create_connection(address, timeout=DEADLINE_S, source_address=(CROWD, 0))
                 half_open.append(stack.enter_context(made))
-                if len(half_open) > 200:
-                    # There are 100 places: the oldest has lost its own.
+                if len(half_open) > 500:
+                    # There are 100 places, and 256 that have just come may be beyond them: the oldest has lost its own.
                     with half_open.popleft() as oldest:
                         assert oldest.recv(1) == b""
 
@@ -854,7 +854,7 @@ def test_a_slow_client_keeps_its_place_beside_half_open_ones(tmp_path, name):
         send()
         assert answer(lambda: tls.read(1)) == b"\x20"
         closed = "heraldmq_connections_awaiting_connect_closed_total"
-        assert listeners.metric(closed, reason="address") >= 2000 - 200
+        assert listeners.metric(closed, reason="address") >= 2000 - 500
         assert listeners.metric(closed, reason="node") == 0
 
 

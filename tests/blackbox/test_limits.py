@@ -1,7 +1,9 @@
 """Limits and back-pressure (P7, P8): delay instead of loss, drops that are counted and named,
 memory that stays put, refusals with their code."""
 
+import contextlib
 import re
+import resource
 import signal
 import threading
 
@@ -9,7 +11,7 @@ import pytest
 
 from harness import raw
 from harness.broker import BASE, Broker
-from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, ack
+from harness.raw import CONNACK, DISCONNECT, PINGRESP, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, Raw, ack
 from harness.wait import DEADLINE_S, Stopwatch, until
 from test_authentication import passwd
 
@@ -754,6 +756,53 @@ def test_retained_messages(name):
         client.subscribe(f"{name}/+")
         assert sorted(m.topic for m in client.take(3)) == [f"{name}/{n}" for n in range(3)]
         client.ping()
+
+
+def test_clients_do_not_take_the_files_of_the_store(name):
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+
+    # In one broker: clients that come and go, more than there are descriptors for, and several files of the log.
+    sets = {"limits.connection.bytesPerSecondIn": 0, "limits.session.queueBytes": 256 * MIB}
+    with Broker(sets, preexec_fn=few) as broker, broker.client() as publisher:
+        told = broker.find("file descriptors")[0]
+        assert told["limit"] == 300 and told["kept_back"] + told["for_clients"] == 300
+        assert broker.metric("heraldmq_descriptors_kept_back") == told["kept_back"]
+        most = told["for_clients"]
+        assert broker.metric("heraldmq_connection_descriptors") == most
+
+        def taken():
+            return broker.metric("heraldmq_connection_descriptors_taken")
+
+        def is_alarm():
+            return any(alarm["name"] == "descriptors" for alarm in broker.api("/api/v1/alarms")["items"])
+
+        with broker.client(f"{name}-away", clean=True, props={"session_expiry": 3600}) as durable:
+            durable.subscribe(f"{name}/#", qos=1)
+        for number in range(3):
+            until(lambda: taken() == 1, what="only the publisher")
+            assert not is_alarm()
+            with contextlib.ExitStack() as stack:
+                crowd = []
+                for place in range(300):
+                    crowd.append(stack.enter_context(Raw(broker.port)))
+                    crowd[-1].send(raw.connect(f"{name}-{place}"))
+                until(lambda: taken() == most, what="all places taken")
+                until(is_alarm, what="the alarm")
+                assert broker.metric("heraldmq_accept_waits_total") > number
+                for _ in range(24):
+                    for _ in range(8):
+                        publisher.publish(f"{name}/{number}", b"x" * (MIB // 8), qos=1)
+                    for _ in range(8):
+                        publisher.expect(PUBACK)
+                assert broker.http("/healthz")[0] == 200
+                # Who waits in the listener gets in as others go.
+                for client in crowd[: -most // 2]:
+                    client.close()
+                for client in crowd[-most // 2 :]:
+                    client.expect(CONNACK)
+        assert broker.metric("heraldmq_accept_errors_total") == 0
+        assert broker.process.poll() is None
 
 
 @pytest.mark.parametrize("version, reason", [(5, 0x97), (4, 3)])

@@ -23,9 +23,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::connection::{Connection, LONGEST_STREAM};
 
-/// Connections at once; further ones wait in the kernel.
-const CONNECTIONS: usize = 128;
-
 /// Time for a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
@@ -70,9 +67,9 @@ impl Tls {
     }
 }
 
-/// Serves until it is dropped; with TLS if there is any.
-pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+/// Serves until it is dropped; with TLS if there is any. `connections`: so many at once; further ones wait in the kernel.
+pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>, connections: usize) {
+    let places = Arc::new(Semaphore::new(connections));
     // A semaphore that nobody closes always has a place in the end.
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {

@@ -17,6 +17,7 @@ mod cluster_bans;
 mod cluster_time;
 mod clustered;
 mod control;
+mod descriptors;
 mod disk_space;
 mod drain;
 mod events;
@@ -71,6 +72,7 @@ use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::{AloneControl, ClusterControl, Control};
+use descriptors::Shares;
 use disk_space::DiskSpace;
 use drain::Drain;
 use http_tls::HttpTls;
@@ -262,7 +264,17 @@ impl Broker {
         let guard = Guard::new(&config.abuse);
         guard.set_bans(bans);
         let disk = DiskSpace::new(config.data_dir.clone());
-        let process = Process::new(clock, authentication, peers, disk, loops);
+        let mut stores = store_options(config, clustered.as_ref());
+        let shares = Shares::new(config, loops, &stores);
+        stores.open_files = usize::try_from(shares.of_tables.0).unwrap_or(usize::MAX);
+        let places = Arc::clone(&shares.places);
+        tracing::info!(
+            limit = shares.limit.0,
+            kept_back = shares.kept_back.0,
+            for_clients = places.most().0,
+            "file descriptors"
+        );
+        let process = Process::new(clock, authentication, peers, disk, (loops, shares));
         let options = NodeOptions {
             settings: Arc::clone(&settings),
             guard: Arc::new(guard),
@@ -281,8 +293,7 @@ impl Broker {
         connect(&node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
-        let options = store_options(config, clustered.as_ref());
-        let store = Store::open(folder, &options, &told).map_err(StartError::Store)?;
+        let store = Store::open(folder, &stores, &told).map_err(StartError::Store)?;
         node.rim.set_store(store);
         node.inbox_shards_changed();
         node.with_peers(|peers, node| peers.opened(node));
@@ -297,7 +308,7 @@ impl Broker {
         let services = (0..loops)
             .map(|index| ClientLoop::new(Arc::clone(&node), index))
             .collect();
-        let loops = EventLoops::start(services, sockets, clock, &node.rim.net)
+        let loops = EventLoops::start(services, sockets, clock, &node.rim.net, &places)
             .map_err(StartError::System)?;
         let remote = loops.remote();
         node.rim.set_loops(loops.remote());
@@ -537,6 +548,7 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
             inbox: config.inbox_store_voters,
             retain: config.retain_store_voters,
         },
+        open_files: store::Options::default().open_files,
         replace_after: config.cluster_config.replace_after.unwrap_or(Duration::MAX),
         cluster: clustered.map(|clustered| store::Cluster {
             founds: clustered.founds(),
@@ -858,7 +870,7 @@ async fn keep_cluster_time(node: &Arc<Node>) {
 
 async fn serve_http(listener: std::net::TcpListener, router: Router, tls: Option<admin::Tls>) {
     match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => admin::serve(listener, router, tls).await,
+        Ok(listener) => admin::serve(listener, router, tls, descriptors::of_http()).await,
         Err(error) => tracing::error!(%error, "the HTTP port is closed"),
     }
     std::future::pending().await

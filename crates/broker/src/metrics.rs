@@ -346,6 +346,30 @@ impl Collector for NodeCollector {
             ConstCounter::new(total.map(Counter::get).sum::<u64>())
                 .encode(family.encode_family(&labels)?)?;
         }
+        let shares = &node.rim.descriptors;
+        let places = &shares.places;
+        let help =
+            "Times that accepting stopped because all descriptors for connections were taken";
+        counter(&mut encoder, "accept_waits", help, None, places.waits())?;
+        for (name, help, value) in [
+            (
+                "descriptors_kept_back",
+                "File descriptors that connections of clients do not get",
+                shares.kept_back,
+            ),
+            (
+                "connection_descriptors",
+                "File descriptors that connections of clients may have",
+                places.most(),
+            ),
+            (
+                "connection_descriptors_taken",
+                "File descriptors that connections of clients have",
+                places.taken(),
+            ),
+        ] {
+            gauge(&mut encoder, name, help, None, value.0)?;
+        }
         let help = "Messages dropped, by reason; /api/v1/drops lists recent ones";
         let mut family =
             encoder.encode_descriptor("messages_dropped", help, None, MetricType::Counter)?;
@@ -1006,6 +1030,12 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             Some(&Unit::Bytes),
             log.written_bytes,
         ),
+        (
+            "store_log_waits_for_files",
+            "Writes to the log tried again because the system lacked files or memory",
+            None,
+            log.waits_for_files.0,
+        ),
     ] {
         counter(encoder, name, help, unit, value)?;
     }
@@ -1115,6 +1145,7 @@ mod tests {
     use authentication::Authentication;
 
     use super::*;
+    use crate::descriptors::Shares;
     use broker_core::NodeOptions;
     use parking_lot::RwLock;
     use transport::CertificateFacts;
@@ -1138,12 +1169,13 @@ mod tests {
             recent_drops: 0,
             seed: 0,
         };
+        let shares = Shares::new(&config, 2, &store::Options::default());
         let process = Process::new(
             Clock::start(),
             authentication,
             Box::default(),
             crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
-            2,
+            (2, shares),
         );
         // A certificate, so that its metric has its labels.
         let facts = CertificateFacts {

@@ -17,6 +17,7 @@ use store::Store;
 use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
+use crate::descriptors::Shares;
 use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::listeners::Peers;
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     peers: Box<[Peers]>,
     /// That of the data folder.
     pub(crate) disk: DiskSpace,
+    /// What the process keeps open.
+    pub(crate) descriptors: Shares,
     /// What has happened.
     pub(crate) events: Events,
     /// Who is let in.
@@ -73,7 +76,7 @@ impl Process {
         authentication: Authentication,
         peers: Box<[Peers]>,
         disk: DiskSpace,
-        loops: usize,
+        (loops, descriptors): (usize, Shares),
     ) -> Self {
         let listeners = peers.len();
         Self {
@@ -81,6 +84,7 @@ impl Process {
             cluster_time: ClusterTime::default(),
             peers,
             disk,
+            descriptors,
             events: Events::default(),
             purges: Purges::default(),
             authentication,

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
+use rustix::io::Errno;
 
 use crate::files::{File, Files};
 use crate::stats::Counters;
@@ -189,6 +190,14 @@ fn plain(error: io::Error) -> io::Error {
     } else {
         error
     }
+}
+
+/// Whether an error goes away when files are closed or memory is given back, of this process or of others. It says
+/// nothing about the disk.
+pub(crate) fn is_scarce(error: &io::Error) -> bool {
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+    let is_one = |errno| scarce.contains(&errno);
+    error.raw_os_error().is_some_and(is_one)
 }
 
 /// Whether an error goes away when space returns.

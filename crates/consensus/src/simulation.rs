@@ -58,6 +58,7 @@ struct State {
     operations: u64,
     /// Bytes of all files beyond which the disk is full.
     capacity: Option<usize>,
+    lacks_files: bool,
     syncs_fail: bool,
     syncs_lie: bool,
 }
@@ -128,6 +129,11 @@ impl SimulatedDisk {
     /// The disk is full when its files have this many bytes.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.0.lock().capacity = bytes;
+    }
+
+    /// From now on no file can be made, because the process has as many open as it may; or again it can.
+    pub fn set_lacks_files(&self, lacks: bool) {
+        self.0.lock().lacks_files = lacks;
     }
 
     /// Syncs fail from now on, until [`SimulatedDisk::restart`].
@@ -205,6 +211,9 @@ impl Files for SimulatedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
         let mut state = self.0.lock();
         state.operate()?;
+        if state.lacks_files {
+            return Err(rustix::io::Errno::MFILE.into());
+        }
         if state.capacity.is_some() && state.room() == 0 {
             return Err(io::ErrorKind::StorageFull.into());
         }

@@ -24,9 +24,15 @@ pub struct LogStats {
     pub waiting_bytes: u64,
     /// Requests that are not yet answered: the appends with these entries, votes and what else is changed.
     pub waiting_requests: u64,
+    /// Writes tried again because the system lacked files or memory (EMFILE, ENFILE, ENOMEM).
+    pub waits_for_files: Waits,
     /// What all log files take on the disk. Counting it costs a look at each of them.
     pub disk_bytes: u64,
 }
+
+/// How often something has waited.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Waits(pub u64);
 
 /// The counters behind [`LogStats`], but for what others know.
 #[derive(Default)]
@@ -38,6 +44,7 @@ pub(crate) struct Counters {
     sync_nanoseconds: AtomicU64,
     /// Files of the log are synced by several threads.
     sync_times: Histogram,
+    waits_for_files: AtomicU64,
     waiting_entries: AtomicU64,
     waiting_bytes: AtomicU64,
     waiting_requests: AtomicU64,
@@ -53,6 +60,14 @@ impl Counters {
         self.syncs.fetch_add(1, Relaxed);
         self.sync_nanoseconds.fetch_add(nanoseconds, Relaxed);
         self.sync_times.record_shared(Micros::from(took));
+    }
+
+    /// A write is tried again for want of files or memory. Whether it is worth a line in the log: the first, and each
+    /// hundredth.
+    pub(crate) fn waited_for_files(&self) -> bool {
+        self.waits_for_files
+            .fetch_add(1, Relaxed)
+            .is_multiple_of(100)
     }
 
     pub(crate) fn queued(&self, entries: usize, bytes: usize) {
@@ -91,6 +106,7 @@ impl Counters {
             entries: self.entries.load(Relaxed),
             written_bytes: self.written_bytes.load(Relaxed),
             syncs: self.syncs.load(Relaxed),
+            waits_for_files: Waits(self.waits_for_files.load(Relaxed)),
             sync_time: Duration::from_nanos(self.sync_nanoseconds.load(Relaxed)),
             waiting_entries: self.waiting_entries.load(Relaxed),
             waiting_bytes: self.waiting_bytes.load(Relaxed),

@@ -2,7 +2,8 @@
 //!
 //! Invariants: what one group queues is written in that order. At any time at most one write is not
 //! synced, on which `tail_check.rs` relies. A request is answered once, with success only after the
-//! sync. When the disk is full the write is tried again until there is room, and nothing overtakes it;
+//! sync. When the disk is full, or the system lacks files or memory, the write is tried again until there is
+//! room, and nothing overtakes it;
 //! after any other failure everything is refused.
 
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use raft_engine::{Command, Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use crate::disk::{Disk, Health, is_full};
+use crate::disk::{Disk, Health, is_full, is_scarce};
 use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
@@ -420,7 +421,7 @@ impl Writer {
                 }
             }
             Err(error) => {
-                if !is_full(&error) {
+                if !is_full(&error) && !is_scarce(&error) {
                     self.wal.fail(&error.to_string());
                 }
                 self.refuse(requests);
@@ -436,7 +437,8 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs; while the disk is full, again and again until the log is closed.
+    /// Writes and syncs; while the disk is full, or the system lacks files or memory, again and again until the log is
+    /// closed.
     fn write(&mut self, requests: &[Request]) -> io::Result<()> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -445,8 +447,12 @@ impl Writer {
                     self.wal.set(Condition::Working);
                     return Ok(());
                 }
-                Err(error) if is_full(&error) => {
-                    self.wal.set(Condition::Full);
+                Err(error) if is_full(&error) || is_scarce(&error) => {
+                    if is_full(&error) {
+                        self.wal.set(Condition::Full);
+                    } else if self.wal.health.counters.waited_for_files() {
+                        tracing::error!(%error, "the log waits for files or memory of the system");
+                    }
                     if self.closed_within(pause) {
                         return Err(error);
                     }

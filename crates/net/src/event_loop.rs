@@ -37,6 +37,7 @@ use crate::listener::Listener;
 use crate::parking::{
     FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
 };
+use crate::places::Places;
 use crate::stats::{HandshakeFailure, LoopStats};
 use crate::{CHUNK, Clock};
 
@@ -69,8 +70,8 @@ const INBOX_LIMIT: usize = 4096;
 /// while their state is still in the cache.
 const FLUSH_AT: usize = 256;
 
-/// Pause after accept(2) failed for want of descriptors or memory, or when the service wants no more
-/// connections for the moment.
+/// Pause after accept(2) failed for want of descriptors or memory, or when all places are taken or the service
+/// wants no more connections for the moment.
 const ACCEPT_PAUSE_MS: u64 = 50;
 
 const WAKER: Token = Token(usize::MAX);
@@ -174,6 +175,7 @@ impl<S: Service> EventLoops<S> {
         listeners: Vec<Listener>,
         clock: Clock,
         stats: &[Arc<LoopStats>],
+        places: &Arc<Places>,
     ) -> io::Result<Self> {
         let loops = services.len();
         let all_stats: Arc<[Arc<LoopStats>]> = stats.into();
@@ -198,7 +200,14 @@ impl<S: Service> EventLoops<S> {
                 }
             }
             let core = Core {
-                io: Io::new(index, loops, registry, clock, Arc::clone(stats)),
+                io: Io::new(
+                    index,
+                    loops,
+                    registry,
+                    clock,
+                    Arc::clone(stats),
+                    Arc::clone(places),
+                ),
                 service,
                 listeners: mine,
                 all_stats: Arc::clone(&all_stats),
@@ -543,7 +552,15 @@ impl<S: Service> Core<S> {
             let Some(listener) = self.listeners.get(number) else {
                 return;
             };
-            match listener.accept() {
+            if !self.io.places.take() {
+                // It waits in the listener, and is not lost.
+                return self.accept_later(ACCEPT_PAUSE_MS);
+            }
+            let accepted = listener.accept();
+            if accepted.is_err() {
+                self.io.places.free();
+            }
+            match accepted {
                 Ok((socket, peer)) => {
                     self.io.charge(ACCEPT_WORK);
                     let profile = Arc::clone(&listener.profile);
@@ -583,6 +600,8 @@ impl<S: Service> Core<S> {
         let Accepted { peer, profile, .. } = &accepted;
         if !self.service.admits(&mut self.io, profile.number, *peer) {
             self.io.stats.listener(profile.number).refused.add(1);
+            drop(accepted);
+            self.io.places.free();
             return;
         }
         let fewest = self

@@ -11,6 +11,7 @@ use socket2::Socket;
 
 use crate::connection::{Connection, Phase, Unwritten};
 use crate::listener::Profile;
+use crate::places::Places;
 use crate::stats::LoopStats;
 use crate::timers::Timers;
 use crate::{CHUNK, Clock};
@@ -77,6 +78,7 @@ pub struct Io<M> {
     pub(crate) now_ms: u64,
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<LoopStats>,
+    pub(crate) places: Arc<Places>,
     /// The service wants a flush before the turn goes on.
     pub(crate) flush_soon: bool,
     /// Goes with the connection that is handed over next.
@@ -118,6 +120,7 @@ impl<M> Io<M> {
         registry: Registry,
         clock: Clock,
         stats: Arc<LoopStats>,
+        places: Arc<Places>,
     ) -> Self {
         Self {
             index,
@@ -133,6 +136,7 @@ impl<M> Io<M> {
             now_ms: clock.now_ms(),
             clock,
             stats,
+            places,
             flush_soon: false,
             accompanying: None,
             mailed: 0,
@@ -142,7 +146,7 @@ impl<M> Io<M> {
         }
     }
 
-    /// Takes a connection out of the loop.
+    /// Takes a connection out of the loop. Its place stays taken: whoever closes it gives that back.
     pub(crate) fn remove(&mut self, connection: ConnectionId) -> Option<Connection> {
         let c = self.connections.remove(connection)?;
         c.deregister(&self.registry);
@@ -181,6 +185,8 @@ impl<M> Io<M> {
         let id = self.connections.next_key();
         if let Err(error) = connection.register(&self.registry, token(id)) {
             tracing::warn!(%error, peer = %connection.peer, "a connection cannot be watched and is closed");
+            drop(connection);
+            self.places.free();
             return None;
         }
         connection.watches_writable = false;
@@ -338,7 +344,10 @@ impl<M> Connections<M> for Io<M> {
 
     fn close(&mut self, connection: ConnectionId) {
         // Dropping it closes the socket.
-        drop(self.remove(connection));
+        if let Some(c) = self.remove(connection) {
+            drop(c);
+            self.places.free();
+        }
     }
 
     fn close_in_order(&mut self, connection: ConnectionId) {
@@ -354,6 +363,8 @@ impl<M> Connections<M> for Io<M> {
         if let Some(c) = self.remove(connection) {
             // A socket of another kind, or one that is broken already, has nothing to reset.
             let _ = c.socket.set_linger(Some(Duration::ZERO));
+            drop(c);
+            self.places.free();
         }
     }
 

@@ -23,6 +23,7 @@ mod io;
 mod layered;
 mod listener;
 mod parking;
+mod places;
 mod stats;
 mod timers;
 
@@ -30,6 +31,7 @@ pub use clock::Clock;
 pub use event_loop::{EventLoops, Remote};
 pub use io::Io;
 pub use listener::{Listener, Profile, bind, bind_unix};
+pub use places::{Descriptors, Places};
 pub use stats::{HandshakeFailure, ListenerStats, LoopStats};
 
 /// Bytes read at once, and the budget of one transmission.

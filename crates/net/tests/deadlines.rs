@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use herald_net::{Clock, EventLoops, LoopStats};
+use herald_net::{Clock, EventLoops, LoopStats, Places};
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, Next, PeerAddress, Received, Service, Transmit,
 };
@@ -96,7 +96,14 @@ fn start(loops: usize) -> (EventLoops<Relay>, Receiver<usize>) {
     let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::new(LoopStats::new(1))).collect();
     let services = (0..loops).map(|_| Relay(sender.clone())).collect();
     (
-        EventLoops::start(services, Vec::new(), Clock::start(), &stats).unwrap(),
+        EventLoops::start(
+            services,
+            Vec::new(),
+            Clock::start(),
+            &stats,
+            &Places::without_limit(),
+        )
+        .unwrap(),
         receiver,
     )
 }

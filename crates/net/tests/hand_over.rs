@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herald_net::{Clock, EventLoops, LoopStats, Profile, bind};
+use herald_net::{Clock, EventLoops, LoopStats, Places, Profile, bind};
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, Kind, Next, PeerAddress, Received, Service,
     Transmit,
@@ -101,7 +101,14 @@ fn start(options: ServerOptions) -> (EventLoops<Answering>, SocketAddr) {
     let address = listener.address().unwrap();
     let stats: Vec<Arc<LoopStats>> = (0..2).map(|_| Arc::new(LoopStats::new(1))).collect();
     let services = (0..2).map(|_| Answering::default()).collect();
-    let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();
+    let loops = EventLoops::start(
+        services,
+        vec![listener],
+        Clock::start(),
+        &stats,
+        &Places::without_limit(),
+    )
+    .unwrap();
     (loops, address)
 }
 

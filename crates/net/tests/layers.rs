@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use herald_net::{Clock, EventLoops, HandshakeFailure, LoopStats, Profile, bind};
+use herald_net::{Clock, EventLoops, HandshakeFailure, LoopStats, Places, Profile, bind};
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, Key, Kind, Next, PeerAddress, Received, Service,
     Transmit,
@@ -129,6 +129,7 @@ fn start() -> Running {
         vec![listener],
         Clock::start(),
         &[Arc::clone(&stats)],
+        &Places::without_limit(),
     );
     let client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(NEVER)).unwrap();

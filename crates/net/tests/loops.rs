@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use herald_net::{Clock, EventLoops, LoopStats, Profile, bind};
+use herald_net::{Clock, EventLoops, LoopStats, Places, Profile, bind};
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, Kind, Next, PeerAddress, Received, Service,
     Transmit,
@@ -136,7 +136,14 @@ fn start_with(services: Vec<Lines>) -> (EventLoops<Lines>, SocketAddr, Vec<Arc<L
     let listener = bind("127.0.0.1", 0, profile).unwrap();
     let address = listener.address().unwrap();
     let stats: Vec<Arc<LoopStats>> = (0..loops).map(|_| Arc::new(LoopStats::new(1))).collect();
-    let loops = EventLoops::start(services, vec![listener], Clock::start(), &stats).unwrap();
+    let loops = EventLoops::start(
+        services,
+        vec![listener],
+        Clock::start(),
+        &stats,
+        &Places::without_limit(),
+    )
+    .unwrap();
     (loops, address, stats)
 }
 

@@ -72,6 +72,7 @@ class Broker:
         host="127.0.0.1",
         prefix=(),
         binary=BINARY,
+        preexec_fn=None,
     ):
         self.host = host
         self._folder = tempfile.TemporaryDirectory(prefix="heraldmq-test-")
@@ -94,6 +95,7 @@ class Broker:
             stdout=subprocess.DEVNULL,
             env={**environment(), **(env or {})},
             cwd=folder,
+            preexec_fn=preexec_fn,
         )
         Broker.started.append(self)
         self._reader = threading.Thread(target=self._read_log, daemon=True)

@@ -2,7 +2,9 @@
 //!
 //! Invariant: there are places for so many. When they run out, the oldest connection of the address that has most of
 //! them gives way, so an address may have all places as long as no other needs them, and whoever comes from another
-//! address keeps one, however slow its link is.
+//! address keeps one, however slow its link is. Who has just come is left
+//! alone, since its CONNECT may be there and nobody has looked yet: so many as [`JUST_COME`] may be beyond the places,
+//! until the next one comes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -15,6 +17,9 @@ use crate::stats::ClosedBeforeConnect;
 /// connection.
 const CLOSED_AT_ONCE: usize = 8;
 
+/// Connections that may be beyond the places because they have just come: those that a loop accepts at once.
+const JUST_COME: usize = 256;
+
 /// Connections in the order of their arrival. Those that have got further are dropped from it when it is
 /// full.
 #[derive(Default, Debug)]
@@ -26,6 +31,19 @@ pub(crate) struct Waiting {
     pub(super) connection: ConnectionId,
     /// Its peer when it came. Behind a proxy this is the proxy, until that says whom it connects for.
     pub(super) came_from: Option<PeerAddress>,
+    /// When it came.
+    pub(super) came_in: Turn,
+}
+
+/// The number of a turn of an event loop.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Turn(pub(super) u64);
+
+impl Turn {
+    /// Whether what came in a turn has not been read in a later one, as far as this one knows.
+    fn is_soon_after(self, came_in: Self) -> bool {
+        self.0.saturating_sub(came_in.0) < 2
+    }
 }
 
 impl AwaitingConnect {
@@ -43,7 +61,9 @@ impl AwaitingConnect {
             self.0.retain(|waiting| is_unheard(waiting.connection));
             let room = limit.div_ceil(CLOSED_AT_ONCE);
             let too_many = (self.0.len() + room).saturating_sub(limit);
-            gone = self.give_way(too_many, address_of);
+            let spares_new = self.0.len() < limit.saturating_add(JUST_COME);
+            let spared = |of: &Waiting| spares_new && waiting.came_in.is_soon_after(of.came_in);
+            gone = self.give_way(too_many, spared, address_of);
         }
         self.0.push_back(waiting);
         gone
@@ -52,6 +72,7 @@ impl AwaitingConnect {
     fn give_way<A: Ord>(
         &mut self,
         too_many: usize,
+        spared: impl Fn(&Waiting) -> bool,
         address_of: impl Fn(&Waiting) -> Option<A>,
     ) -> Vec<(ConnectionId, ClosedBeforeConnect)> {
         if too_many == 0 {
@@ -80,16 +101,17 @@ impl AwaitingConnect {
         while gone.len() < too_many
             && let Some((held, _, mut places)) = by_number.pop()
             && let Some(place) = places.pop_front()
+            // Those of its address that came later have just come, too.
+            && let Some(waiting) = self.0.get(place)
+            && !spared(waiting)
         {
-            if let Some(waiting) = self.0.get(place) {
-                let why = if held > 1 {
-                    ClosedBeforeConnect::Address
-                } else {
-                    ClosedBeforeConnect::Node
-                };
-                gone.push((waiting.connection, why));
-                places_given.push(place);
-            }
+            let why = if held > 1 {
+                ClosedBeforeConnect::Address
+            } else {
+                ClosedBeforeConnect::Node
+            };
+            gone.push((waiting.connection, why));
+            places_given.push(place);
             by_number.push(rank(places));
         }
         places_given.sort_unstable();
@@ -117,6 +139,7 @@ mod tests {
                 generation: 0,
             },
             came_from: Some(PeerAddress::Unix),
+            came_in: Turn(u64::from(2 * slot)),
         }
     }
 
@@ -165,7 +188,7 @@ mod tests {
     #[test]
     fn whose_address_is_not_known_counts_alone() {
         let mut awaiting = AwaitingConnect::default();
-        let address = |waiting: &Waiting| (waiting.connection.slot % 2 == 0).then_some(());
+        let address = |waiting: &Waiting| waiting.connection.slot.is_multiple_of(2).then_some(());
         for slot in 0..16 {
             awaiting.push(waiting(slot), 16, |_| true, address);
         }
@@ -184,6 +207,50 @@ mod tests {
                     .iter()
                     .all(|(_, why)| *why == ClosedBeforeConnect::Node)
         );
+    }
+
+    #[test]
+    fn who_has_just_come_is_left_alone() {
+        let mut awaiting = AwaitingConnect::default();
+        let in_turn = |turn, slot| Waiting {
+            came_in: Turn(turn),
+            ..waiting(slot)
+        };
+        let address = |_: &Waiting| Some(());
+        for slot in 0..200 {
+            let gone = awaiting.push(in_turn(7, slot), 16, |_| true, address);
+            assert!(gone.is_empty());
+        }
+        assert!(
+            awaiting
+                .push(in_turn(8, 300), 16, |_| true, address)
+                .is_empty()
+        );
+        let gone = awaiting.push(in_turn(9, 301), 16, |_| true, address);
+        assert_eq!(gone.len(), 201 + 2 - 16);
+        assert!(awaiting.0.contains(&in_turn(8, 300)));
+        for slot in 400..2_000 {
+            awaiting.push(in_turn(9, slot), 16, |_| true, address);
+            assert!(awaiting.0.len() <= 16 + JUST_COME);
+        }
+    }
+
+    #[test]
+    fn a_crowd_that_has_just_come_closes_nobody_else() {
+        let mut awaiting = AwaitingConnect::default();
+        let address = |waiting: &Waiting| Some(waiting.connection.slot.min(1));
+        let in_turn = |turn, slot| Waiting {
+            came_in: Turn(turn),
+            ..waiting(slot)
+        };
+        for slot in 0..100 {
+            let turn = if slot == 0 { 1 } else { 9 };
+            let gone = awaiting.push(in_turn(turn, slot), 16, |_| true, address);
+            assert!(gone.is_empty(), "{slot}");
+        }
+        let gone = awaiting.push(in_turn(11, 100), 16, |_| true, address);
+        assert_eq!(gone.len(), 100 + 2 - 16);
+        assert!(awaiting.0.contains(&in_turn(1, 0)));
     }
 
     #[test]

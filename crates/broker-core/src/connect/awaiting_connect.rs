@@ -7,7 +7,7 @@
 use guard::Source;
 use net_api::ConnectionId;
 
-use super::awaiting::Waiting;
+use super::awaiting::{Turn, Waiting};
 use crate::clients::{ClientLoop, LoopIo};
 use crate::connect::login_stage::Stage;
 use crate::rim::Rim;
@@ -37,6 +37,7 @@ impl<R: Rim> ClientLoop<R> {
         let waiting = Waiting {
             connection,
             came_from: io.peer(connection),
+            came_in: Turn(io.turn()),
         };
         let gone = self.unheard.push(waiting, limit, is_unheard, address_of);
         for (connection, why) in gone {

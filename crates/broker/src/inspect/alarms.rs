@@ -43,6 +43,14 @@ impl Inspect {
                 "memory is scarce: new connections are refused".to_owned(),
             )),
         }
+        let places = &self.node.rim.descriptors.places;
+        if places.have_run_out() {
+            let detail = format!(
+                "all {} file descriptors for connections are taken: new ones wait until others end",
+                places.most().0
+            );
+            alarms.push(alarm("descriptors", detail));
+        }
         if self.node.store().is_full() {
             let detail = "the disk is full: what has to be stored is refused";
             alarms.push(alarm("disk_full", detail.to_owned()));

@@ -1,5 +1,7 @@
 //! Disks that are full, and disks that fail.
 
+use std::time::Instant;
+
 use consensus::simulation::{Chance, Loss, SimulatedDisk};
 use consensus::{Condition, Log, LogOptions, ProposeError};
 use tokio::time::timeout;
@@ -56,6 +58,45 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
         runtime().block_on(async { start(&log, &again).await.shutdown().await });
         assert_eq!(again.pages().notes, ledger.pages().notes, "seed {seed}");
     }
+}
+
+#[test]
+fn a_log_waits_for_files_that_the_system_lacks() {
+    let (scratch, disk, ledger) = (Scratch::new(), SimulatedDisk::new(), Ledger::default());
+    let options = LogOptions {
+        file_bytes: 8 << 10,
+        ..scratch.options()
+    };
+    let log = open(&options, &disk).expect("the log opens");
+    runtime().block_on(async {
+        let group = start(&log, &ledger).await;
+        write(&group, 0..10, 100).await;
+        disk.set_lacks_files(true);
+        let mut proposals = Vec::new();
+        let begun = Instant::now();
+        // Until the next file is due. Writes are still taken: the disk is in order.
+        for number in 10.. {
+            if log.stats().waits_for_files.0 > 0 {
+                break;
+            }
+            assert!(begun.elapsed() < DEADLINE, "no file was needed");
+            let proposal = group.propose(Note::new(number, 300)).await;
+            proposals.push(proposal.expect("it is taken"));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*log.watch().borrow(), Condition::Working);
+        disk.set_lacks_files(false);
+        for proposal in proposals {
+            proposal.await.expect("it waited for a file");
+        }
+        group.shutdown().await;
+    });
+    drop(log);
+    disk.restart(Loss::All, 0);
+    let log = open(&options, &disk).expect("the log opens again");
+    let again = Ledger::default();
+    runtime().block_on(async { start(&log, &again).await.shutdown().await });
+    assert_eq!(again.pages().notes, ledger.pages().notes);
 }
 
 #[test]

@@ -186,7 +186,11 @@ impl StoreFolder {
         let initial = options.shards[M::STORE];
         let map =
             ShardMap::open(&path, initial, folder.name_hash()).map_err(because("the shard map"))?;
-        let tables = Tables::open(&path, TablesOptions::of::<M>()).map_err(because(M::NAME))?;
+        let tables_options = TablesOptions {
+            open_files: options.open_files,
+            ..TablesOptions::of::<M>()
+        };
+        let tables = Tables::open(&path, tables_options).map_err(because(M::NAME))?;
         Ok(Self {
             map,
             tables: Arc::new(tables),

@@ -9,6 +9,7 @@ use store_state::api::PerStore;
 
 use crate::peers::network::Peers;
 use crate::splitting::options::SplitOptions;
+use crate::storage::tables::OPEN_FILES;
 
 /// Settings of the store.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct Options {
     pub voters: PerStore<Option<NonZeroU8>>,
     /// The time after which a node that is down is replaced as a voter.
     pub replace_after: Duration,
+    /// Files of the tables of each store that are kept open.
+    pub open_files: usize,
     /// The other nodes; `None`: this one is alone.
     pub cluster: Option<Cluster>,
 }
@@ -41,6 +44,7 @@ impl Default for Options {
             splits: PerStore::all(SplitOptions::default()),
             voters: PerStore::default(),
             replace_after: Duration::from_secs(600),
+            open_files: OPEN_FILES,
             cluster: None,
         }
     }

@@ -34,16 +34,17 @@ mod view;
 
 use std::collections::HashMap;
 use std::fs;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::CompressionPolicy;
 use lsm_tree::{
     AbstractTree as _, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard as _, SeqNo,
-    SequenceNumberCounter, UserValue,
+    SequenceNumberCounter, UserKey, UserValue,
 };
 use parking_lot::{Mutex, RwLock};
 use store_state::{Change, Changes, DESCRIPTOR_KEY, Split, Table, TableError};
@@ -65,8 +66,10 @@ const RUNS_MOST: usize = 12;
 const RUNS_LIMIT: usize = 48;
 /// A table below this size is not worth a rewrite for the space of removed keys.
 const WORTH_REWRITING_BYTES: u64 = 1024 * 1024;
-/// Files of one store that are kept open.
-const OPEN_FILES: usize = 256;
+/// Files of one store that are kept open, unless somebody says how many.
+pub(crate) const OPEN_FILES: usize = 256;
+/// How long a read waits for files or memory of the system before it is tried again.
+const FILES_PAUSE: Duration = Duration::from_millis(20);
 /// The longest key: the trees take 65,535 bytes, and the first is ours.
 const KEY_BYTES: usize = 65_534;
 
@@ -86,6 +89,8 @@ pub struct TablesOptions {
     pub cache_bytes: u64,
     /// Which rows belong to a shard.
     pub keeps: RowFilter,
+    /// Files of the store that are kept open.
+    pub open_files: usize,
 }
 
 impl TablesOptions {
@@ -105,6 +110,7 @@ impl Default for TablesOptions {
         Self {
             cache_bytes: 64 * 1024 * 1024,
             keeps: |_, _| true,
+            open_files: OPEN_FILES,
         }
     }
 }
@@ -130,7 +136,7 @@ impl TableResources {
     fn new(options: TablesOptions) -> Self {
         Self {
             cache: Arc::new(Cache::with_capacity_bytes(options.cache_bytes)),
-            files: Arc::new(DescriptorTable::new(OPEN_FILES)),
+            files: Arc::new(DescriptorTable::new(options.open_files)),
             keeps: options.keeps,
         }
     }
@@ -352,10 +358,19 @@ impl ShardTable {
     }
 
     fn value(&self, stored_key: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
-        match self.tree().get(stored_key, SeqNo::MAX) {
-            Ok(value) => Ok(value.map(|value| value.to_vec())),
-            Err(reason) => Err(TablesError::tree(&self.0.folder, &reason)),
+        loop {
+            match self.tree().get(stored_key, SeqNo::MAX) {
+                Ok(value) => return Ok(value.map(|value| value.to_vec())),
+                Err(reason) if TablesError::is_scarce(&reason) => self.wait_for_files(&reason),
+                Err(reason) => return Err(TablesError::tree(&self.0.folder, &reason)),
+            }
         }
+    }
+
+    /// The system lacks files or memory, which says nothing about the table: it is read again in a moment.
+    fn wait_for_files(&self, reason: &lsm_tree::Error) {
+        tracing::warn!(folder = %self.0.folder.display(), ?reason, "a table waits for files or memory of the system");
+        std::thread::sleep(FILES_PAUSE);
     }
 }
 
@@ -377,18 +392,28 @@ impl Table for ShardTable {
             let tree = self.0.tree.read();
             (tree.tree.clone(), tree.own.now())
         };
-        for entry in tree.range(record_key(from)..record_key(to), SeqNo::MAX, None) {
-            let (key, value) = entry
-                .into_inner()
-                .map_err(|reason| TablesError::tree(&self.0.folder, &reason))?;
-            if own.is_foreign(&key) {
-                continue;
+        let (mut from, to) = (Bound::Included(record_key(from).into()), record_key(to));
+        'again: loop {
+            let to = Bound::Excluded(UserKey::from(to.as_slice()));
+            let rest: (Bound<UserKey>, Bound<UserKey>) = (from.clone(), to);
+            for entry in tree.range(rest, SeqNo::MAX, None) {
+                let (key, value) = match entry.into_inner() {
+                    Ok(row) => row,
+                    Err(reason) if TablesError::is_scarce(&reason) => {
+                        self.wait_for_files(&reason);
+                        continue 'again;
+                    }
+                    Err(reason) => return Err(TablesError::tree(&self.0.folder, &reason).into()),
+                };
+                if !own.is_foreign(&key)
+                    && visit(key.get(1..).unwrap_or_default(), &value).is_break()
+                {
+                    return Ok(());
+                }
+                from = Bound::Excluded(key);
             }
-            if visit(key.get(1..).unwrap_or_default(), &value).is_break() {
-                break;
-            }
+            return Ok(());
         }
-        Ok(())
     }
 }
 

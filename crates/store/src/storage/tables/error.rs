@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{error, fmt, io};
 
+use rustix::io::Errno;
 use store_state::TableError;
 
 /// Why tables cannot be opened, read or written. One line, with the folder and the reason.
@@ -80,6 +81,16 @@ impl TablesError {
             }
             _ => Self::Io { folder, reason },
         }
+    }
+
+    /// Whether files or memory of the system are lacking (EMFILE, ENFILE, ENOMEM): waiting helps, and the table is whole.
+    pub(super) fn is_scarce(reason: &lsm_tree::Error) -> bool {
+        let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+        let errno = match reason {
+            lsm_tree::Error::Io(reason) => reason.raw_os_error(),
+            _ => None,
+        };
+        errno.is_some_and(|errno| scarce.contains(&errno))
     }
 
     pub(super) fn tree(folder: &Path, reason: &lsm_tree::Error) -> Self {
