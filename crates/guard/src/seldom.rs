@@ -73,7 +73,7 @@ mod tests {
     fn so_many_addresses_are_remembered() {
         let seldom = Seldom::default();
         for number in 0..3 * ADDRESSES {
-            let ip = std::net::Ipv4Addr::from_bits(number as u32).into();
+            let ip = std::net::Ipv4Addr::from_bits(number as u32);
             assert!(
                 seldom
                     .take(Source::from(IpAddr::V4(ip)), MINUTE_MS)

@@ -99,14 +99,12 @@ pub(super) fn is_whole(flight: &[u8]) -> bool {
         if kind != HANDSHAKE || major != MAJOR_VERSION || length == 0 || length > RECORD_LIMIT {
             return true;
         }
-        let (record, behind) = match behind.split_at_checked(length) {
-            Some(split) => split,
-            None => break,
-        };
+        // Of a part of a record, this is a part of the message.
+        let record = behind.get(..length).unwrap_or(behind);
         for (to, from) in message.iter_mut().skip(got).zip(record) {
             *to = *from;
         }
-        got += length;
+        got += record.len();
         if got >= HANDSHAKE_HEADER {
             let [kind, length @ ..] = message;
             let body = length
@@ -120,7 +118,7 @@ pub(super) fn is_whole(flight: &[u8]) -> bool {
         if got >= wanted {
             return true;
         }
-        rest = behind;
+        rest = behind.get(length..).unwrap_or_default();
     }
     // Not even a header.
     rest.first().is_some_and(|kind| *kind != HANDSHAKE)
