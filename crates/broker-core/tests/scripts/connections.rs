@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use broker_core::LoopMessage;
-use net_api::{Arena, ConnectionId, Connections, Destination, PeerAddress, RateGroup, Rates};
+use net_api::{Arena, ConnectionId, Connections, PeerAddress, RateGroup, Rates};
 
 /// A connection.
 #[derive(Debug, Default)]
@@ -41,8 +41,6 @@ pub(crate) struct Memory {
     pub(crate) timers: BTreeMap<(u64, u64), u64>,
     armed: u64,
     pub(crate) outgoing: Vec<(usize, LoopMessage)>,
-    /// What goes behind all of that.
-    pub(crate) behind: Vec<(usize, LoopMessage)>,
     pub(crate) accompanying: Option<LoopMessage>,
 }
 
@@ -58,7 +56,6 @@ impl Memory {
             timers: BTreeMap::new(),
             armed: 0,
             outgoing: Vec::new(),
-            behind: Vec::new(),
             accompanying: None,
         }
     }
@@ -201,11 +198,8 @@ impl Connections<LoopMessage> for Memory {
         self.timers.insert((at_ms, self.armed), timer);
     }
 
-    fn send(&mut self, to: impl Into<Destination>, mail: LoopMessage) {
-        match to.into() {
-            Destination::Loop(to) => self.outgoing.push((to, mail)),
-            Destination::Behind(to) => self.behind.push((to, mail)),
-        }
+    fn send(&mut self, to: usize, mail: LoopMessage) {
+        self.outgoing.push((to, mail));
     }
 
     fn accompany(&mut self, mail: LoopMessage) {
