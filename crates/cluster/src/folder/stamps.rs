@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::folder::record::{RecordError, Sealed};
@@ -221,12 +222,19 @@ impl Stamps {
 #[derive(Debug)]
 pub(crate) struct StampFile {
     path: PathBuf,
+    /// What this process has written last.
+    kept: Mutex<Option<Stamps>>,
+    /// The history in it: what others are shown. On a full disk the folder may not get further.
+    synced_history: Mutex<History>,
 }
 
 impl StampFile {
     pub(crate) fn new(folder: &Path) -> Self {
-        let path = folder.join(STAMPS);
-        Self { path }
+        Self {
+            path: folder.join(STAMPS),
+            kept: Mutex::default(),
+            synced_history: Mutex::default(),
+        }
     }
 
     /// Without a file there is nothing yet: an earlier version wrote the folder.
@@ -235,6 +243,24 @@ impl StampFile {
         let stamps = body.map(|body| postcard::from_bytes(&body)).transpose();
         let stamps = stamps.map_err(|_| RecordError::Damaged(self.path.clone()))?;
         Ok(stamps.unwrap_or_default())
+    }
+
+    /// The history of this node that is on the disk; empty before the first [`StampFile::keep`].
+    pub(crate) fn synced_history(&self) -> History {
+        self.synced_history.lock().clone()
+    }
+
+    /// Replaces the file if the stamps have changed since the last time, and returns when that is on the disk.
+    pub(crate) fn keep(&self, stamps: impl FnOnce() -> Stamps) -> Result<(), RecordError> {
+        // Who waits here for another one to write may find that it has written this as well.
+        let mut kept = self.kept.lock();
+        let next = stamps();
+        if kept.as_ref() != Some(&next) {
+            self.write(&next)?;
+            *self.synced_history.lock() = next.history().clone();
+            *kept = Some(next);
+        }
+        Ok(())
     }
 
     /// Replaces the file, and returns when that is on the disk.

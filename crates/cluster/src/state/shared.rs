@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::record::{Record, RecordError, RecordFile};
-use crate::folder::stamps::{History, OldFolder, StampFile, Stamps};
+use crate::folder::stamps::{OldFolder, StampFile, Stamps};
 use crate::members::list::{Details, Member, Members, Place, Roster, State};
 use crate::members::reach::{Contact, Reach, judge};
 use crate::options::Options;
@@ -58,10 +58,6 @@ pub(crate) struct Shared {
     record_file: RecordFile,
     /// What this node's data folder shows, and what is remembered of those of others.
     pub(crate) stamps: Mutex<Stamps>,
-    /// What of that is on the disk.
-    kept_stamps: Mutex<Option<Stamps>>,
-    /// The history in it: what others are shown. On a full disk the folder may not get further.
-    synced_history: Mutex<History>,
     stamp_file: StampFile,
     /// The other members have confirmed that the data folder is not an old copy.
     pub(crate) admitted: watch::Sender<bool>,
@@ -105,8 +101,6 @@ impl Shared {
             record: Mutex::default(),
             record_file: RecordFile::new(&options.folder),
             stamps: Mutex::default(),
-            kept_stamps: Mutex::default(),
-            synced_history: Mutex::default(),
             stamp_file: StampFile::new(&options.folder),
             admitted: watch::Sender::new(false),
             opened: CancellationToken::new(),
@@ -139,7 +133,7 @@ impl Shared {
             cluster: self.membership().map_or(0, |known| known.cluster),
             place: self.place(),
             instance: self.instance,
-            history: self.synced_history.lock().clone(),
+            history: self.stamp_file.synced_history(),
         };
         let secret = self.options.security.secret.as_ref();
         Party::new(identity, self.options.protocol, secret)
@@ -228,15 +222,7 @@ impl Shared {
 
     /// Writes the file of stamps if they have changed. Blocks.
     pub(crate) fn keep_stamps(&self) -> Result<(), RecordError> {
-        // Who waits here for another one to write may find that it has written this as well.
-        let mut kept = self.kept_stamps.lock();
-        let next = self.stamps.lock().clone();
-        if kept.as_ref() != Some(&next) {
-            self.stamp_file.write(&next)?;
-            *self.synced_history.lock() = next.history().clone();
-            *kept = Some(next);
-        }
-        Ok(())
+        self.stamp_file.keep(|| self.stamps.lock().clone())
     }
 
     /// The same on another thread.
