@@ -427,6 +427,7 @@ fn options(
             newest: *VERSIONS.end(),
         },
         info: BTreeMap::from([(NAME.to_owned(), node_name(config))]),
+        kept_info: vec![NAME.to_owned()],
         timings: Timings::default(),
         give_up,
     })

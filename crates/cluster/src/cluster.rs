@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, UdpSocket, lookup_host};
 use tokio::sync::watch;
 
 use crate::links::listen;
-use crate::members::list::{INFO_LIMIT, Members, State};
+use crate::members::list::{INFO_LIMIT, Members, Spoken, State};
 use crate::membership::error::{EvictError, InfoError, StartError};
 use crate::membership::{confirm, gossip, join, upkeep};
 use crate::options::{Options, Security};
@@ -135,22 +135,41 @@ impl Cluster {
         link.outbox.is_open().then(|| link.version.load(Relaxed))
     }
 
-    /// Whether each other member has agreed on this version of the protocol or a later one, when this node last had a
-    /// connection to it. `false`: there is a member that this node has had none to since it started, or the members are
-    /// not known yet.
+    /// Whether each member is known to speak this version of the protocol or a later one, those that are down included. Of
+    /// each other member its last handshake with this node counts, in this process or in an earlier one: see
+    /// [`Cluster::spoken`], which says who is in the way.
+    ///
+    /// `false`: a member speaks none so new, or that is not known; this node speaks none so new; or [`Cluster::open`] was
+    /// not called yet, so the members are not known. Looks at each member, up to 64, under two locks.
     #[must_use]
     pub fn all_speak(&self, version: u16) -> bool {
-        let members = self.members();
-        let speaks = |node: u64| {
-            let peer = self.shared.peers.get(node);
-            // All connections to a node end with its process: one tells what that speaks.
-            peer.is_some_and(|peer| peer.link(Channel::Data).version.load(Relaxed) >= version)
-        };
-        let nodes = &members.nodes;
-        !nodes.is_empty()
-            && nodes
-                .keys()
-                .all(|&node| node == self.node() || speaks(node))
+        if self.members().nodes.is_empty() || version > self.shared.options.protocol.newest {
+            return false;
+        }
+        let is_confirmed = *self.shared.admitted.borrow();
+        let roster = self.shared.roster.lock();
+        let stamps = self.shared.stamps.lock();
+        let mut others = roster.others();
+        others.all(|known| {
+            let started = stamps.newest_start(known.place.node);
+            let spoken = known.spoken_now(started, is_confirmed);
+            spoken.is_some_and(|spoken| spoken.versions.newest >= version)
+        })
+    }
+
+    /// The versions of the protocol that another member speaks.
+    ///
+    /// `None`: it is no other member; or there was no handshake with it since its latest start that this node knows of,
+    /// for that one may be of an older program; or the handshake was with an earlier process of this node, whose data
+    /// folder the other members have not confirmed yet ([`Cluster::admitted`]). What the data folder keeps is forgotten
+    /// by a start with [`Options::accepts_folder`]. A handshake of the last second before the end of a process may not be
+    /// kept.
+    #[must_use]
+    pub fn spoken(&self, node: u64) -> Option<Spoken> {
+        let is_confirmed = *self.shared.admitted.borrow();
+        let roster = self.shared.roster.lock();
+        let started = self.shared.stamps.lock().newest_start(node);
+        roster.known(node)?.spoken_now(started, is_confirmed)
     }
 
     /// Bytes that wait to be sent, out of [`Channel::queue_limit`].

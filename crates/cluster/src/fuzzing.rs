@@ -20,8 +20,9 @@ fn party(node: u64) -> Party {
         },
         instance: node,
         history: Default::default(),
+        versions: Versions::FIRST,
     };
-    Party::new(identity, Versions::FIRST, None)
+    Party::new(identity, None)
 }
 
 /// A frame, a packet of gossip behind its tag, or what either side of a handshake gets; the first byte says

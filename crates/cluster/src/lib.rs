@@ -42,7 +42,7 @@ mod tests;
 pub use cluster::Cluster;
 pub use folder::record::{RECORD, RecordError, evict_others};
 pub use folder::stamps::go_on_alone;
-pub use members::list::{INFO_LIMIT, Member, Members, State};
+pub use members::list::{INFO_LIMIT, Member, Members, Spoken, State};
 pub use members::reach::Reach;
 pub use membership::error::{EvictError, InfoError, StartError};
 pub use options::{Options, Secret, Security, Timings, TlsFiles, Versions};

@@ -45,6 +45,10 @@ pub struct Options {
     pub protocol: Versions,
     /// Small facts for the other nodes; see [`Cluster::set_info`](crate::Cluster::set_info).
     pub info: BTreeMap<String, String>,
+    /// Of the small facts of the other members, the keys that are kept in the data folder and known again when this node
+    /// was started. A file is written and synced whenever one of these facts changes, at most once a second: name only
+    /// facts that stay as they are while a process runs.
+    pub kept_info: Vec<String>,
     /// Intervals and time limits.
     pub timings: Timings,
     /// When it becomes true, a node that waits for a member to join gives up within a second.
@@ -66,6 +70,11 @@ impl Versions {
         oldest: 1,
         newest: 1,
     };
+
+    /// [`Versions::FIRST`], as serde wants it.
+    pub(crate) const fn first() -> Self {
+        Self::FIRST
+    }
 
     /// The highest version that both speak.
     #[must_use]

@@ -5,5 +5,6 @@ mod folders;
 mod formed;
 mod hostile;
 mod node;
+mod spoken;
 mod tls;
 mod transcript;

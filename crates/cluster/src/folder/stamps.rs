@@ -211,6 +211,12 @@ impl Stamps {
         seen.map(|(node, seen)| (*node, seen.stamps().collect()))
     }
 
+    /// The incarnation of the latest start of another node that is remembered.
+    pub(crate) fn newest_start(&self, node: u64) -> Option<u64> {
+        let stamps = self.seen.get(&node)?.stamps();
+        stamps.map(|stamp| stamp.incarnation).max()
+    }
+
     /// Forgets nodes that are no members.
     pub(crate) fn retain(&mut self, is_member: impl Fn(u64) -> bool) {
         self.remembered.retain(|node, _| is_member(*node));

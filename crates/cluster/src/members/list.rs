@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::members::reach::Reach;
+use crate::options::Versions;
 
 /// Members of a cluster at most.
 pub(crate) const MEMBERS_LIMIT: usize = 64;
@@ -104,6 +105,16 @@ pub(crate) struct Details {
     pub(crate) info: BTreeMap<String, String>,
 }
 
+/// The versions of the protocol between nodes that a member speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spoken {
+    /// Those that its program speaks. The member has said so in a handshake with this node.
+    pub versions: Versions,
+    /// The handshake was with an earlier process of this node, and the data folder has kept it. `false`: it was with this
+    /// process, and the connection may be up still.
+    pub is_kept: bool,
+}
+
 /// Everything this node knows of the others.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Roster {
@@ -116,6 +127,19 @@ pub(crate) struct Roster {
 pub(crate) struct Known {
     pub(crate) place: Place,
     pub(crate) details: Details,
+    /// `None`: no handshake with this incarnation is known.
+    pub(crate) spoken: Option<Spoken>,
+}
+
+impl Known {
+    /// What is known of the versions that it speaks now. `started`: the latest start of it that a stamp tells of, which is on
+    /// the disk before anything else of that start is. `is_confirmed`: this node's data folder is not an old copy; a member
+    /// may have been started since such a one was made.
+    pub(crate) fn spoken_now(&self, started: Option<u64>, is_confirmed: bool) -> Option<Spoken> {
+        let is_latest = started.is_none_or(|started| started <= self.place.incarnation);
+        let spoken = self.spoken.filter(|_| is_latest);
+        spoken.filter(|spoken| is_confirmed || !spoken.is_kept)
+    }
 }
 
 /// There are too many.
@@ -140,8 +164,12 @@ impl Roster {
         self.others.values()
     }
 
+    pub(crate) fn known(&self, node: u64) -> Option<&Known> {
+        self.others.get(&node)
+    }
+
     pub(crate) fn place(&self, node: u64) -> Option<&Place> {
-        Some(&self.others.get(&node)?.place)
+        Some(&self.known(node)?.place)
     }
 
     pub(crate) fn evicted(&self) -> &BTreeSet<u64> {
@@ -164,18 +192,56 @@ impl Roster {
         let known = self.others.entry(place.node).or_insert_with(|| Known {
             place: place.clone(),
             details: Details::default(),
+            spoken: None,
         });
         if place.incarnation < known.place.incarnation {
             return Ok(());
         }
         if place.incarnation > known.place.incarnation {
             known.details = Details::default();
+            known.spoken = None;
         }
         known.place = place;
         if let Some(details) = details {
             known.details = details;
         }
         Ok(())
+    }
+
+    /// A node has shaken hands, and speaks these versions. The latest start of the node counts. A process does not change
+    /// its program: of two that pass for the same start the older program counts.
+    pub(crate) fn was_spoken(&mut self, node: u64, incarnation: u64, versions: Versions) {
+        if let Some(known) = self.of_start(node, incarnation) {
+            let before = known.spoken.map(|spoken| spoken.versions);
+            let older = before.filter(|before| before.newest < versions.newest);
+            known.spoken = Some(Spoken {
+                versions: older.unwrap_or(versions),
+                is_kept: false,
+            });
+        }
+    }
+
+    /// Takes over what an earlier process of this node knew, if the node is a member and was not started since. Before
+    /// anything else is learned.
+    pub(crate) fn recall(
+        &mut self,
+        node: u64,
+        incarnation: u64,
+        versions: Option<Versions>,
+        details: Details,
+    ) {
+        if let Some(known) = self.of_start(node, incarnation) {
+            known.details = details;
+            known.spoken = versions.map(|versions| Spoken {
+                versions,
+                is_kept: true,
+            });
+        }
+    }
+
+    fn of_start(&mut self, node: u64, incarnation: u64) -> Option<&mut Known> {
+        let known = self.others.get_mut(&node);
+        known.filter(|known| known.place.incarnation == incarnation)
     }
 
     /// Whether this is news.

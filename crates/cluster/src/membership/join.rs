@@ -46,7 +46,8 @@ pub(crate) async fn belong(shared: &Shared) -> Result<bool, StartError> {
     Ok(is_first)
 }
 
-/// The folders of all members are taken as they are: how often the others were started is not known any more.
+/// The folders of all members are taken as they are: how often the others were started is not known any more, so nothing that
+/// is kept of their starts counts.
 fn accept_folders(record: &mut Record) {
     for member in &mut record.members {
         member.incarnation = 0;

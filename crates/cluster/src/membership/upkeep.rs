@@ -8,6 +8,7 @@ use chitchat::ChitchatHandle;
 use tokio::net::lookup_host;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::folder::spoken::Kept;
 use crate::folder::stamps::Stamp;
 use crate::links::link;
 use crate::members::reach::Reach;
@@ -80,7 +81,8 @@ fn believe_stamps(shared: &Shared, teller: u64, told: &[(u64, Vec<Stamp>)]) {
     }
 }
 
-/// Keeps the file `cluster` as the list is, and what is remembered of members. Runs until the cluster stops.
+/// Keeps the file `cluster` as the list is, and what is remembered of members and of the versions that they speak. Runs
+/// until the cluster stops.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut look = interval(SEEK);
     loop {
@@ -89,7 +91,9 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let keeping = shared.clone();
         let kept = tokio::task::spawn_blocking(move || {
             keeping.keep_record()?;
-            keeping.keep_stamps()
+            keeping.keep_stamps()?;
+            let kept = Kept::of(&keeping.roster.lock(), &keeping.options.kept_info);
+            keeping.spoken_file.keep(kept)
         });
         let kept = kept.await;
         if let Ok(Err(error)) = kept {

@@ -48,6 +48,9 @@ pub(crate) struct Identity {
     /// The stamps of its data folder; none, if its version has none.
     #[serde(skip)]
     pub(crate) history: History,
+    /// The versions of the protocol that its program speaks. They stand outside of what earlier programs read.
+    #[serde(skip, default = "Versions::first")]
+    pub(crate) versions: Versions,
 }
 
 /// What a connection is for.
@@ -94,7 +97,6 @@ type Outcome = Result<Option<Admission>, Refusal>;
 #[derive(Debug)]
 pub(crate) struct Party {
     identity: Identity,
-    versions: Versions,
     key: hmac::Key,
 }
 
@@ -141,11 +143,10 @@ struct Transcript {
 }
 
 impl Party {
-    pub(crate) fn new(identity: Identity, versions: Versions, secret: Option<&Secret>) -> Self {
+    pub(crate) fn new(identity: Identity, secret: Option<&Secret>) -> Self {
         let key = secret.map_or(&[][..], Secret::bytes);
         Self {
             identity,
-            versions,
             key: hmac::Key::new(hmac::HMAC_SHA256, key),
         }
     }
@@ -158,8 +159,8 @@ impl Party {
         nonce: Nonce,
     ) -> (Dialling<'_>, Vec<u8>) {
         let mut hello = MAGIC.to_vec();
-        hello.extend(self.versions.oldest.to_be_bytes());
-        hello.extend(self.versions.newest.to_be_bytes());
+        hello.extend(self.identity.versions.oldest.to_be_bytes());
+        hello.extend(self.identity.versions.newest.to_be_bytes());
         hello.extend(encode(&Hello {
             identity: self.identity.clone(),
             purpose,
@@ -190,7 +191,7 @@ impl Party {
             nonce,
         });
         challenge.extend(encode(&self.identity.history));
-        challenge.extend(encode(&self.versions));
+        challenge.extend(encode(&self.identity.versions));
         let challenging = Challenging {
             transcript: self.transcript(bytes, &challenge),
             peer: hello.identity,
@@ -212,12 +213,13 @@ impl Party {
         let version = self.agree(theirs).map_err(Failure::We)?;
         let (mut hello, rest) = decode_first::<Hello>(rest)?;
         (hello.identity.history, _) = decode_history(rest)?;
+        hello.identity.versions = theirs;
         Ok((hello, version))
     }
 
     /// The version that both sides speak from now on.
     fn agree(&self, theirs: Versions) -> Result<u16, Refusal> {
-        let ours = self.versions;
+        let ours = self.identity.versions;
         let common = ours.highest_common(theirs);
         common.ok_or(Refusal::Versions { ours, theirs })
     }
@@ -270,11 +272,12 @@ impl Dialling<'_> {
     /// Takes the answer to the hello: what to send as proof.
     pub(crate) fn prove(self, bytes: &[u8]) -> Result<(Proving, Vec<u8>), Failure> {
         let (reply, rest) = decode_first(bytes)?;
-        let (peer, theirs) = match reply {
+        let peer = match reply {
             Reply::Challenge { mut identity, .. } => {
                 let (history, rest) = decode_history(rest)?;
                 identity.history = history;
-                (identity, decode_versions(rest)?)
+                identity.versions = decode_versions(rest)?;
+                identity
             }
             Reply::Refused(refusal) => {
                 let proven = false;
@@ -282,7 +285,7 @@ impl Dialling<'_> {
             }
             Reply::Verdict { .. } => return Err(Failure::Malformed),
         };
-        let version = self.party.agree(theirs).map_err(Failure::We)?;
+        let version = self.party.agree(peer.versions).map_err(Failure::We)?;
         self.check(&peer).map_err(Failure::We)?;
         let transcript = self.party.transcript(&self.hello, bytes);
         let proof = transcript.tag(DIALLER, &[]).to_vec();
@@ -431,6 +434,7 @@ mod tests {
             },
             instance: node,
             history: History::default(),
+            versions: Versions::FIRST,
         }
     }
 
@@ -438,9 +442,9 @@ mod tests {
         of_versions(identity, 1, 1)
     }
 
-    fn of_versions(identity: Identity, oldest: u16, newest: u16) -> Party {
-        let versions = Versions { oldest, newest };
-        Party::new(identity, versions, Some(&Secret::new(b"secret".to_vec())))
+    fn of_versions(mut identity: Identity, oldest: u16, newest: u16) -> Party {
+        identity.versions = Versions { oldest, newest };
+        Party::new(identity, Some(&Secret::new(b"secret".to_vec())))
     }
 
     fn admission() -> Admission {
@@ -515,7 +519,7 @@ mod tests {
     fn another_secret_or_none_is_refused() {
         let other = Secret::new(b"other".to_vec());
         for secret in [Some(&other), None] {
-            let other = Party::new(identity(1), Versions::FIRST, secret);
+            let other = Party::new(identity(1), secret);
             is_refused(&other, &Refusal::Secret);
         }
     }
@@ -562,7 +566,7 @@ mod tests {
         assert_eq!(dialling.err(), Some(Failure::They { refusal, proven }));
 
         let (dialling, hello) = one.dial(DATA, None, [1; 32]);
-        let impostor = Party::new(identity(2), Versions::FIRST, None);
+        let impostor = Party::new(identity(2), None);
         let (challenging, challenge) = impostor.answer(&hello, true, [2; 32]).unwrap();
         let (proving, _) = dialling.prove(&challenge).unwrap();
         let judging = Judging {
@@ -624,7 +628,10 @@ mod tests {
             let (challenging, challenge) = two.answer(&hello, true, [2; 32]).unwrap();
             let (proving, proof) = dialling.prove(&challenge).unwrap();
             assert_eq!(proving.version, common);
-            assert_eq!(challenging.check(&proof).unwrap().version, common);
+            assert_eq!(proving.peer.versions, two.identity.versions);
+            let judging = challenging.check(&proof).unwrap();
+            assert_eq!(judging.version, common);
+            assert_eq!(judging.peer.versions, one.identity.versions);
         }
     }
 
@@ -641,7 +648,7 @@ mod tests {
         let told = challenge.len() - encode(&Versions::FIRST).len();
         let challenge = [&challenge[..told], &encode(&theirs)].concat();
         let failure = dialling.prove(&challenge).unwrap_err();
-        let ours = one.versions;
+        let ours = one.identity.versions;
         let versions = Refusal::Versions { ours, theirs };
         assert_eq!(failure, Failure::We(versions));
     }

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::record::{Record, RecordError, RecordFile};
+use crate::folder::spoken::SpokenFile;
 use crate::folder::stamps::{OldFolder, StampFile, Stamps};
 use crate::members::list::{Details, Member, Members, Place, Roster, State};
 use crate::members::reach::{Contact, Reach, judge};
@@ -58,7 +59,9 @@ pub(crate) struct Shared {
     record_file: RecordFile,
     /// What this node's data folder shows, and what is remembered of those of others.
     pub(crate) stamps: Mutex<Stamps>,
-    stamp_file: StampFile,
+    pub(crate) stamp_file: StampFile,
+    /// What is kept of the versions of the protocol that the others speak.
+    pub(crate) spoken_file: SpokenFile,
     /// The other members have confirmed that the data folder is not an old copy.
     pub(crate) admitted: watch::Sender<bool>,
     /// The user is ready for links.
@@ -102,6 +105,7 @@ impl Shared {
             record_file: RecordFile::new(&options.folder),
             stamps: Mutex::default(),
             stamp_file: StampFile::new(&options.folder),
+            spoken_file: SpokenFile::new(&options.folder),
             admitted: watch::Sender::new(false),
             opened: CancellationToken::new(),
             is_serving: AtomicBool::new(false),
@@ -134,9 +138,10 @@ impl Shared {
             place: self.place(),
             instance: self.instance,
             history: self.stamp_file.synced_history(),
+            versions: self.options.protocol,
         };
         let secret = self.options.security.secret.as_ref();
-        Party::new(identity, self.options.protocol, secret)
+        Party::new(identity, secret)
     }
 
     pub(crate) fn membership(&self) -> Option<&Membership> {
@@ -154,18 +159,22 @@ impl Shared {
         self.record_file.read(*node, env)
     }
 
-    /// Takes over what is in the file `cluster`.
+    /// Takes over what is in the file `cluster`, and what is kept beside it of the versions that the members speak. Blocks.
     pub(crate) fn belong(&self, record: Record) {
         let membership = Membership {
             cluster: record.cluster,
             gossip_key: record.gossip_key,
             welcome: record.welcome.clone().map(Bytes::from),
         };
-        *self.roster.lock() = Roster::new(
+        let mut roster = Roster::new(
             self.options.node,
             record.members.clone(),
             record.evicted.clone(),
         );
+        if let Some(kept) = self.spoken_file.read() {
+            kept.recall(&mut roster);
+        }
+        *self.roster.lock() = roster;
         *self.record.lock() = Some(record);
         let is_first = self.membership.set(membership).is_ok();
         assert!(is_first, "a node belongs to one cluster");
@@ -276,8 +285,12 @@ impl Shared {
     pub(crate) fn greet(&self, identity: &Identity) -> Result<(), Refusal> {
         self.judge(identity)?;
         let place = &identity.place;
-        let learned = self.roster.lock().learn(place.clone(), None);
-        learned.map_err(|_| Refusal::Full)?;
+        {
+            let mut roster = self.roster.lock();
+            let learned = roster.learn(place.clone(), None);
+            learned.map_err(|_| Refusal::Full)?;
+            roster.was_spoken(place.node, place.incarnation, identity.versions);
+        }
         self.stamps.lock().saw(place.node, &identity.history);
         self.changed.notify_one();
         Ok(())

@@ -116,18 +116,19 @@ fn another_version_is_refused_with_words() {
     let net = Net(31);
     let node = Node::start(net, 1);
     let stranger = stranger(net, node.cluster.identifier(), |_| ());
+    let theirs = Versions {
+        oldest: 7,
+        newest: 8,
+    };
     let identity = Identity {
         env: "Test".to_owned(),
         cluster: node.cluster.identifier(),
         place: stranger.shared.place(),
         instance: 5,
         history: Default::default(),
+        versions: theirs,
     };
-    let theirs = Versions {
-        oldest: 7,
-        newest: 8,
-    };
-    let party = Party::new(identity, theirs, None);
+    let party = Party::new(identity, None);
     let (dialling, hello) = party.dial(DATA, None, [0; 32]);
     let mut stream = TcpStream::connect(net.address(1)).unwrap();
     stream

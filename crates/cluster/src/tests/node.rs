@@ -159,6 +159,7 @@ impl Net {
             version: "1.0".to_owned(),
             protocol: Versions::FIRST,
             info: [("http".to_owned(), format!("{node}:8080"))].into(),
+            kept_info: vec!["http".to_owned()],
             timings: Timings {
                 gossip: Duration::from_millis(50),
                 ..Timings::default()

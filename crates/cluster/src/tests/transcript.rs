@@ -44,9 +44,10 @@ fn party(node: u64) -> Party {
         },
         instance: node,
         history: Default::default(),
+        versions: Versions::FIRST,
     };
     let secret = Secret::new(b"secret".to_vec());
-    Party::new(identity, Versions::FIRST, Some(&secret))
+    Party::new(identity, Some(&secret))
 }
 
 fn line(from: u64, what: impl Into<String>, bytes: &[u8]) -> Line {
