@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::links::listen;
 use crate::members::list::{INFO_LIMIT, Members, Spoken, State};
-use crate::membership::error::{EvictError, InfoError, StartError};
+use crate::membership::error::{EvictError, InfoError, StartError, VersionError};
 use crate::membership::{confirm, gossip, join, upkeep};
 use crate::options::{Options, Security};
 use crate::protocol::channel::Channel;
@@ -143,7 +143,7 @@ impl Cluster {
     /// not called yet, so the members are not known. Looks at each member, up to 64, under two locks.
     #[must_use]
     pub fn all_speak(&self, version: u16) -> bool {
-        if self.members().nodes.is_empty() || version > self.shared.options.protocol.newest {
+        if self.members().nodes.is_empty() || version > self.shared.versions.get().newest {
             return false;
         }
         let is_confirmed = *self.shared.admitted.borrow();
@@ -170,6 +170,19 @@ impl Cluster {
         let roster = self.shared.roster.lock();
         let started = self.shared.stamps.lock().newest_start(node);
         roster.known(node)?.spoken_now(started, is_confirmed)
+    }
+
+    /// From now on this node speaks no version of the protocol before this one. A node of an older program is refused,
+    /// whichever side dials and also when it joins, and both logs say which versions the two speak. Connections in an older
+    /// version end; nodes that speak a newer one connect again in that. May be called before [`Cluster::open`]; for the very
+    /// first handshakes, [`Options::protocol`] has the oldest version. It only rises, and is not kept: whoever relies on it
+    /// says so at each start.
+    ///
+    /// # Errors
+    /// This node speaks no version so new. Nothing changes.
+    pub fn require(&self, version: u16) -> Result<(), VersionError> {
+        let required = self.shared.versions.require(version);
+        required.map_err(|left| VersionError { left })
     }
 
     /// Bytes that wait to be sent, out of [`Channel::queue_limit`].

@@ -5,7 +5,8 @@
 //!
 //! Invariants: bytes arrive in the order in which they were sent, for each sender and channel. What was sent
 //! on a connection that is lost may be lost; both sides are told. Nothing is sent twice. A node of another
-//! cluster, or one that was evicted, or one without the secret, is never heard. Every queue is bounded.
+//! cluster, or one that was evicted, or one without the secret, or one of an older program than is required, is never
+//! heard. Every queue is bounded.
 //!
 //! Deliberately absent: what the bytes mean; resending; anything that needs a majority.
 //!
@@ -44,7 +45,7 @@ pub use folder::record::{RECORD, RecordError, evict_others};
 pub use folder::stamps::go_on_alone;
 pub use members::list::{INFO_LIMIT, Member, Members, Spoken, State};
 pub use members::reach::Reach;
-pub use membership::error::{EvictError, InfoError, StartError};
+pub use membership::error::{EvictError, InfoError, StartError, VersionError};
 pub use options::{Options, Secret, Security, Timings, TlsFiles, Versions};
 pub use own_address::own_address;
 pub use protocol::channel::{Channel, Source};

@@ -41,7 +41,8 @@ pub struct Options {
     pub security: Security,
     /// The version of this program, for the other nodes to see.
     pub version: String,
-    /// The versions of the protocol that its messages are written in.
+    /// The versions of the protocol that its messages are written in, from the first handshake on;
+    /// [`Cluster::require`](crate::Cluster::require) may raise the oldest one later.
     pub protocol: Versions,
     /// Small facts for the other nodes; see [`Cluster::set_info`](crate::Cluster::set_info).
     pub info: BTreeMap<String, String>,

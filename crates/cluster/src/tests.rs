@@ -5,6 +5,7 @@ mod folders;
 mod formed;
 mod hostile;
 mod node;
+mod require;
 mod spoken;
 mod tls;
 mod transcript;

@@ -1,4 +1,5 @@
-//! What ends a connection of either direction: the peer is silent, or it was started again.
+//! What ends a connection of either direction: the peer is silent, or it was started again, or this node does not speak
+//! the connection's version of the protocol any more.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,6 +11,7 @@ use tokio::time::sleep;
 
 use crate::state::clock::Clock;
 use crate::state::peer::Peer;
+use crate::state::versions::OwnVersions;
 
 /// Returns when a later process than that of the connection was heard of.
 pub(crate) async fn renewed(peer: &Peer, incarnation: u64) -> io::Error {
@@ -17,6 +19,12 @@ pub(crate) async fn renewed(peer: &Peer, incarnation: u64) -> io::Error {
     // The sender lives as long as the peer, which is borrowed.
     let _ = watched.wait_for(|&known| known > incarnation).await;
     io::Error::other("the node was started again")
+}
+
+/// Returns when this node does not speak the version of the connection any more.
+pub(crate) async fn outdated(own: &OwnVersions, version: u16) -> io::Error {
+    own.outdated(version).await;
+    io::Error::other("its version of the protocol is not spoken any more")
 }
 
 /// Returns when nothing came for too long.

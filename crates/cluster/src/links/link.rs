@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::links::backoff::Backoff;
 use crate::links::connect::{Dialled, Stream, dial_endpoint};
-use crate::links::heard::{Heard, renewed, silence};
+use crate::links::heard::{Heard, outdated, renewed, silence};
 use crate::links::writer::Writer;
 use crate::options::Timings;
 use crate::protocol::channel::Channel;
@@ -120,6 +120,7 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
     let timings = &shared.options.timings;
     let reason = tokio::select! {
         reason = renewed(peer, incarnation) => reason,
+        reason = outdated(&shared.versions, dialled.version) => reason,
         reason = exchange(dialled.stream, link_io(peer, channel), &shared.clock, timings) => reason,
     };
     tracing::debug!(

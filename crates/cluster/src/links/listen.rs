@@ -15,7 +15,7 @@ use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 
 use crate::links::connect::{Accepted, Stream, accept, write as write_handshake};
-use crate::links::heard::{Heard, renewed, silence};
+use crate::links::heard::{Heard, outdated, renewed, silence};
 use crate::links::link;
 use crate::links::strangers::{Stranger, Strangers};
 use crate::links::writer::Writer;
@@ -187,6 +187,7 @@ async fn carry(
         () = end.cancelled() => io::Error::other("the node has connected again"),
         () = peer.gone.cancelled() => io::Error::other("the node is a member no longer"),
         reason = renewed(peer, judging.peer.place.incarnation) => reason,
+        reason = outdated(&shared.versions, judging.version) => reason,
         reason = exchange(shared, peer, from, stream) => reason,
     };
     tracing::debug!(

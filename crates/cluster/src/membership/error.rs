@@ -7,6 +7,7 @@ use transport::TlsFileError;
 
 use crate::folder::record::RecordError;
 use crate::members::list::INFO_LIMIT;
+use crate::options::Versions;
 use crate::protocol::refusal::ShutOut;
 
 /// Why a node cannot take part.
@@ -146,6 +147,25 @@ impl fmt::Display for EvictError {
 }
 
 impl error::Error for EvictError {}
+
+/// A node cannot require a version of the protocol that it does not speak itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VersionError {
+    /// What would be left: the oldest, which was to be required, is after the newest that the node speaks.
+    pub left: Versions,
+}
+
+impl fmt::Display for VersionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Versions { oldest, newest } = self.left;
+        write!(
+            f,
+            "the version {oldest} of the protocol between nodes cannot be required: this program speaks none after {newest}"
+        )
+    }
+}
+
+impl error::Error for VersionError {}
 
 /// A node tells too much: see [`INFO_LIMIT`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

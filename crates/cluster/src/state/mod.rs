@@ -11,3 +11,4 @@ pub(crate) mod peers;
 pub(crate) mod shared;
 pub(crate) mod stats;
 pub(crate) mod tls;
+pub(crate) mod versions;

@@ -27,6 +27,7 @@ use crate::state::connect_error::ConnectError;
 use crate::state::handler::{Handler, WELCOME_LIMIT};
 use crate::state::peers::Peers;
 use crate::state::tls::Tls;
+use crate::state::versions::OwnVersions;
 
 /// Which cluster this node belongs to. Set once.
 #[derive(Debug)]
@@ -60,7 +61,9 @@ pub(crate) struct Shared {
     /// What this node's data folder shows, and what is remembered of those of others.
     pub(crate) stamps: Mutex<Stamps>,
     pub(crate) stamp_file: StampFile,
-    /// What is kept of the versions of the protocol that the others speak.
+    /// The versions of the protocol that this node speaks.
+    pub(crate) versions: OwnVersions,
+    /// What is kept of those that the others speak.
     pub(crate) spoken_file: SpokenFile,
     /// The other members have confirmed that the data folder is not an old copy.
     pub(crate) admitted: watch::Sender<bool>,
@@ -105,6 +108,7 @@ impl Shared {
             record_file: RecordFile::new(&options.folder),
             stamps: Mutex::default(),
             stamp_file: StampFile::new(&options.folder),
+            versions: OwnVersions::new(options.protocol),
             spoken_file: SpokenFile::new(&options.folder),
             admitted: watch::Sender::new(false),
             opened: CancellationToken::new(),
@@ -138,7 +142,7 @@ impl Shared {
             place: self.place(),
             instance: self.instance,
             history: self.stamp_file.synced_history(),
-            versions: self.options.protocol,
+            versions: self.versions.get(),
         };
         let secret = self.options.security.secret.as_ref();
         Party::new(identity, secret)
@@ -257,6 +261,11 @@ impl Shared {
         let Place {
             node, incarnation, ..
         } = identity.place;
+        let (ours, theirs) = (self.versions.get(), identity.versions);
+        // What this node requires may have risen since both have agreed.
+        if ours.highest_common(theirs).is_none() {
+            return Err(Refusal::Versions { ours, theirs });
+        }
         let roster = self.roster.lock();
         if roster.evicted().contains(&node) {
             return Err(Refusal::Evicted);
