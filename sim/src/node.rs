@@ -248,7 +248,7 @@ impl Life {
             let mut mail = self.broker.rim.take_mail();
             for (_, memory) in &mut self.loops {
                 memory.turn += 1;
-                mail.append(&mut memory.outgoing);
+                memory.append_mail(&mut mail);
             }
             for (to, mail) in mail {
                 is_busy = true;

@@ -1,5 +1,8 @@
 """MQTT 5.0 by raw packets: publishing, acknowledgement, flow control, redelivery, properties."""
 
+import collections
+import contextlib
+
 import pytest
 
 from harness import raw
@@ -611,6 +614,74 @@ def test_retained_messages_and_wildcards(name, publisher, subscriber):
         assert {m.payload.decode() for m in subscriber.take(len(expected))} == expected
         subscriber.unsubscribe(f"{name}/{filter}")
         subscriber.ping()
+
+
+def connected(broker, stack, prefix, count=8) -> list:
+    """Clients that are spread over the event loops by their identifiers."""
+    return [stack.enter_context(broker.client(f"{prefix}{n}")) for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def loops():
+    with Broker({"eventLoops": 4}) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_is_retained_last_is_delivered_last(loops, name, qos):
+    with contextlib.ExitStack() as stack:
+        publishers = connected(loops, stack, name + "p")
+        subscribers = connected(loops, stack, name + "s")
+        for subscriber in subscribers:
+            subscriber.subscribe(f"{name}/#", qos=qos)
+        last = [{} for _ in subscribers]
+        topics = [f"{name}/{n}" for n in range(400)]
+        for begin in range(0, len(topics), 100):
+            burst = topics[begin : begin + 100]
+            # Each in one write, so that several loops handle them at the same time.
+            for number, publisher in enumerate(publishers):
+                pids = [publisher.next_pid() if qos else None for _ in burst]
+                payload = b"%d" % number
+                publisher.send(*(raw.publish(t, payload, qos=qos, pid=i, retain=True) for t, i in zip(burst, pids)))
+            for subscriber, seen in zip(subscribers, last):
+                for got in subscriber.take(len(publishers) * len(burst)):
+                    seen[got.topic] = got.payload
+            for publisher in publishers if qos else ():
+                for _ in burst:
+                    publisher.expect(PUBACK, reason=0)
+        late = stack.enter_context(loops.client(name + "late"))
+        late.subscribe(f"{name}/#")
+        retained = {got.topic: got.payload for got in late.take(len(topics))}
+        assert sorted(retained) == sorted(topics)
+        others = [topic for topic in topics for seen in last if seen[topic] != retained[topic]]
+        assert not others, f"{len(others)} last messages of {len(subscribers) * len(topics)} are not those retained"
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_messages_to_a_topic_keep_their_order_whether_they_are_retained_or_not(loops, name, qos):
+    # [MQTT-4.6.0-5]
+    with contextlib.ExitStack() as stack:
+        publishers = connected(loops, stack, name + "p", 4)
+        subscribers = connected(loops, stack, name + "s", 4)
+        for subscriber in subscribers:
+            subscriber.subscribe(f"{name}/#", qos=qos)
+        rounds, each = 50, 6
+        sent = [b"%d" % n for n in range(rounds * each)]
+        seen = collections.defaultdict(list)
+        for begin in range(0, len(sent), each):
+            for number, publisher in enumerate(publishers):
+                for n in range(begin, begin + each):
+                    # Pairs of both kinds, so that each follows itself and the other one.
+                    publisher.publish(f"{name}/{number % 2}", sent[n] + b" %d" % number, qos=qos, retain=n // 2 % 2 == 0)
+            for which, subscriber in enumerate(subscribers):
+                for got in subscriber.take(each * len(publishers)):
+                    payload, number = got.payload.split(b" ")
+                    seen[which, number].append(payload)
+            if qos:
+                for publisher in publishers:
+                    assert [publisher.expect(PUBACK, reason=0).pid for _ in range(each)]
+        assert len(seen) == len(subscribers) * len(publishers)
+        assert all(payloads == sent for payloads in seen.values())
 
 
 def test_retained_message_expiry(broker, name, publisher, subscriber):

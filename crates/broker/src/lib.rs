@@ -442,8 +442,11 @@ impl Broker {
         std::thread::sleep(SHUTDOWN_READ);
         self.node.store().make_room();
         all_loops(&remote, LoopMessage::PublishWills);
-        // One loop has published them. What it gave to others comes before their next step.
-        all_loops(&remote, LoopMessage::LetNobodyIn);
+        // One loop has published them, a second one may own their topics: what it is sent, what it does with that, and
+        // what it gave to others each come before a step of theirs.
+        for _ in 0..3 {
+            all_loops(&remote, LoopMessage::LetNobodyIn);
+        }
         // While those are connected that messages with many receivers are still to be given to.
         let deadline = Instant::now() + STEP;
         let waiting = || broker_core::sum(&self.node.stats, |s| &s.deliveries_waiting);

@@ -4,6 +4,32 @@ use std::any::Any;
 
 use crate::{ConnectionId, PeerAddress, RateGroup, Rates};
 
+/// A loop that is sent something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// In the order of sending.
+    Loop(usize),
+    /// Another loop, behind all that is sent to any loop in this turn: it can send nothing that one of them gets sooner
+    /// than that. What is sent in this way keeps its order.
+    Behind(usize),
+}
+
+/// The [`Destination`] of this name.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind(pub usize);
+
+impl From<usize> for Destination {
+    fn from(to: usize) -> Self {
+        Self::Loop(to)
+    }
+}
+
+impl From<Behind> for Destination {
+    fn from(Behind(to): Behind) -> Self {
+        Self::Behind(to)
+    }
+}
+
 /// The connections of one event loop, its deadlines, and its way to the other loops. `M` is the mail that loops
 /// send each other. Calls take effect within the turn; none blocks.
 pub trait Connections<M> {
@@ -122,7 +148,7 @@ pub trait Connections<M> {
     fn arm(&mut self, at_ms: u64, timer: u64);
 
     /// Sends mail to a loop, this one included; it is handled after the current call.
-    fn send(&mut self, to: usize, mail: M);
+    fn send(&mut self, to: impl Into<Destination>, mail: M);
 
     /// Sends mail along with the connection that this call hands over
     /// ([`Next::HandOver`](crate::Next::HandOver)); [`Service::accompanied`](crate::Service::accompanied)

@@ -536,6 +536,14 @@ impl<S: Service> Core<S> {
                 receivers.push_back(to);
             }
         }
+        for (to, envelope) in self.io.behind.drain(..) {
+            if let Some(peer) = peers.get(to) {
+                peer.inbox.lock().push(envelope);
+                if !receivers.contains(&to) {
+                    receivers.push_back(to);
+                }
+            }
+        }
     }
 
     fn accept(&mut self, number: usize) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Registry, Token};
-use net_api::{Arena, ConnectionId, Connections, Key, PeerAddress, RateGroup, Rates};
+use net_api::{Arena, ConnectionId, Connections, Destination, Key, PeerAddress, RateGroup, Rates};
 use socket2::Socket;
 
 use crate::connection::{Connection, Phase, Unwritten};
@@ -73,6 +73,8 @@ pub struct Io<M> {
     pub(crate) ready: VecDeque<ConnectionId>,
     /// Mail by destination; that to the loop itself is handled before the turn ends.
     pub(crate) outgoing: Vec<Vec<Envelope<M>>>,
+    /// What goes behind all of that, and where to.
+    pub(crate) behind: Vec<(usize, Envelope<M>)>,
     pub(crate) now_ms: u64,
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<LoopStats>,
@@ -130,6 +132,7 @@ impl<M> Io<M> {
             work: 0,
             work_until: 0,
             outgoing: (0..loops).map(|_| Vec::new()).collect(),
+            behind: Vec::new(),
             now_ms: clock.now_ms(),
             clock,
             stats,
@@ -434,11 +437,16 @@ impl<M> Connections<M> for Io<M> {
         self.timers.arm(at_ms, timer & !CONNECTION_TIMER);
     }
 
-    fn send(&mut self, to: usize, mail: M) {
-        if let Some(queue) = self.outgoing.get_mut(to) {
-            queue.push(Envelope::Mail(mail));
-            self.mailed += 1;
+    fn send(&mut self, to: impl Into<Destination>, mail: M) {
+        let envelope = Envelope::Mail(mail);
+        match to.into() {
+            Destination::Behind(to) => self.behind.push((to, envelope)),
+            Destination::Loop(to) => match self.outgoing.get_mut(to) {
+                Some(queue) => queue.push(envelope),
+                None => return,
+            },
         }
+        self.mailed += 1;
     }
 
     fn accompany(&mut self, mail: M) {

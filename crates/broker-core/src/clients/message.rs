@@ -15,6 +15,7 @@ use crate::inspect::{End, Inspection};
 use crate::key::SessionKey;
 use crate::peers::PeerEvent;
 use crate::publish::operator::PublishForOperator;
+use crate::publish::retained_order::{Owned, ToOwner};
 use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 use crate::settings::Settings;
@@ -79,6 +80,10 @@ pub(crate) enum BetweenLoops {
         /// Of a RETAIN message.
         retaining: Option<UnderWay>,
     },
+    /// A publication to a topic that this loop owns.
+    ToOwner(Box<ToOwner>),
+    /// The owner of its topic has handled a publication of this loop.
+    Handled(Owned),
     /// A delivery for one session, chosen by a shared group.
     DeliverTo(SessionKey, Delivery),
     /// A user was looked up again.

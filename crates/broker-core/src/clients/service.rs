@@ -3,7 +3,7 @@
 use mqtt_proto::{PacketType, peek_frame};
 use mqtt_session::{Timestamp, class_of};
 use net_api::{
-    Arrival, Closed, ConnectionId, Connections, PeerAddress, Received, Service, Transmit,
+    Arrival, Behind, Closed, ConnectionId, Connections, PeerAddress, Received, Service, Transmit,
 };
 use store_state::api::Store as _;
 
@@ -18,6 +18,7 @@ use crate::node::Pressure;
 use crate::peers::PeerEvent;
 use crate::pending::Answer;
 use crate::publish::on_behalf as publish_on_behalf;
+use crate::publish::retained_order::ToOwner;
 use crate::rim::Rim;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
@@ -349,6 +350,24 @@ impl<R: Rim> ClientLoop<R> {
                 // Until here a session of this loop could be given an older message than it has.
                 drop(retaining);
             }
+            BetweenLoops::ToOwner(publication) => {
+                let ToOwner {
+                    owned,
+                    from,
+                    message,
+                    set,
+                    delivers,
+                    of_broker,
+                    asks,
+                    _retaining,
+                } = *publication;
+                if delivers {
+                    self.deliver_to_sessions(io, &message, &set, of_broker.as_ref());
+                }
+                asks.ask(self.node.store(), &mut self.calls, &message);
+                io.send(Behind(from), BetweenLoops::Handled(owned).into());
+            }
+            BetweenLoops::Handled(owned) => self.deliveries.elsewhere.handle_handled(owned),
             BetweenLoops::DeliverTo(session, delivery) => {
                 self.deliver_to(io, session.key(), delivery)
             }

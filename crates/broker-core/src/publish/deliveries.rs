@@ -8,6 +8,7 @@ use hashing::HashMap;
 use mqtt_session::ApplicationMessage;
 
 use crate::publish::rest::ToGroups;
+use crate::publish::retained_order::RetainedOrder;
 use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
 
@@ -39,6 +40,10 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    fn is_retained_for_sessions(&self) -> bool {
+        self.message.retain && self.groups.is_none()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, |to| to.bytes());
         self.message.body.heap_len() + groups
@@ -65,6 +70,10 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
     queues: HashMap<u64, Queue>,
+    /// How many RETAIN messages of a topic wait, and in whose queue: those of one publisher at a time.
+    retained: HashMap<Box<[u8]>, (u64, usize)>,
+    /// What other loops deliver.
+    pub(crate) elsewhere: RetainedOrder,
     /// The publishers that have a queue, in their order.
     pub(super) turns: VecDeque<u64>,
     /// Messages in all queues, their bytes, and receivers that are still to get theirs.
@@ -88,6 +97,16 @@ impl Deliveries {
         self.queues.contains_key(&publisher)
     }
 
+    /// The publisher whose messages have to be delivered before this one: RETAIN messages of a topic reach each receiver
+    /// in their order, whoever publishes them.
+    pub(super) fn before(&self, message: &ApplicationMessage) -> Option<u64> {
+        if !message.retain || self.retained.is_empty() {
+            return None;
+        }
+        let (publisher, _) = *self.retained.get(message.body.topic_bytes())?;
+        (publisher != message.publisher).then_some(publisher)
+    }
+
     /// The next of the groups that a message of a publisher gets in the turn in which it comes: the first ones in
     /// any case, unless its messages wait.
     pub(crate) fn next_at_once(
@@ -105,6 +124,12 @@ impl Deliveries {
         self.messages += 1;
         self.bytes += waiting.bytes();
         self.receivers += waiting.range.len();
+        if waiting.is_retained_for_sessions() {
+            let topic = waiting.message.body.topic_bytes();
+            let of_topic = self.retained.entry(topic.into());
+            let (_, count) = of_topic.or_insert((waiting.message.publisher, 0));
+            *count += 1;
+        }
     }
 
     /// Puts a message behind those of its publisher. True: the publisher is to be held back from now on.
@@ -145,6 +170,15 @@ impl Deliveries {
         self.messages -= 1;
         self.bytes -= waiting.bytes();
         self.receivers -= waiting.range.len();
+        let topic = waiting.message.body.topic_bytes();
+        if waiting.is_retained_for_sessions()
+            && let Some((_, count)) = self.retained.get_mut(topic)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.retained.remove(topic);
+            }
+        }
         Some(waiting)
     }
 
@@ -226,6 +260,35 @@ mod tests {
         assert!(
             deliveries.is_empty() && deliveries.queues.is_empty() && deliveries.turns.is_empty()
         );
+    }
+
+    #[test]
+    fn a_retained_message_goes_behind_one_of_another_publisher_to_the_same_topic() {
+        let mut deliveries = Deliveries::default();
+        let message = |publisher, name: &str, retain| {
+            let mut waiting = waiting(publisher, name, 0..600);
+            waiting.message = Arc::new(ApplicationMessage {
+                retain,
+                ..(*waiting.message).clone()
+            });
+            waiting
+        };
+        let before = |deliveries: &Deliveries, publisher, name: &str, retain| {
+            deliveries.before(&message(publisher, name, retain).message)
+        };
+        deliveries.put(message(1, "a", true));
+        deliveries.put(message(1, "a", true));
+        deliveries.put(message(1, "b", false));
+        assert_eq!(before(&deliveries, 2, "a", true), Some(1));
+        // Its own queue keeps its order, and who does not retain has none with others.
+        assert_eq!(before(&deliveries, 1, "a", true), None);
+        assert_eq!(before(&deliveries, 2, "a", false), None);
+        assert_eq!(before(&deliveries, 2, "b", true), None);
+        let first = deliveries.take(1).unwrap();
+        assert_eq!(before(&deliveries, 2, "a", true), Some(1));
+        deliveries.put_back(first);
+        assert_eq!(drain(&mut deliveries).len(), 9);
+        assert_eq!(before(&deliveries, 2, "a", true), None);
     }
 
     #[test]

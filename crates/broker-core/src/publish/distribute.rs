@@ -6,6 +6,9 @@
 //! messages of other publishers do not wait for them. A publisher whose messages wait is held back, in whichever
 //! loop or node it is, until its queue is empty.
 //!
+//! Receivers get the RETAIN messages of one topic in the order in which they come, of whichever publishers: when another
+//! publisher has one waiting, its queue is delivered first, in the same turn.
+//!
 //! At the limit of messages that wait, a message is delivered in the turn in which it comes, behind what waits of
 //! its publisher.
 
@@ -40,6 +43,10 @@ impl<R: Rim> ClientLoop<R> {
         set: &Arc<MatchSet>,
         mut range: Range<usize>,
     ) {
+        if let Some(publisher) = self.deliveries.before(message) {
+            self.deliver_all_of(io, publisher);
+            self.count_waiting();
+        }
         if !self.deliveries.has(message.publisher) {
             let at_once = range.start + AT_ONCE;
             while !range.is_empty() && range.start < at_once && !io.has_done_enough() {

@@ -11,6 +11,7 @@ pub(crate) mod on_behalf;
 pub(crate) mod once;
 pub(crate) mod operator;
 pub(crate) mod rest;
+pub(crate) mod retained_order;
 pub(crate) mod route;
 pub(crate) mod source;
 pub(crate) mod to_groups;

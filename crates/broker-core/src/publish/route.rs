@@ -9,7 +9,7 @@ use mqtt_session::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
     Timestamp, class_of,
 };
-use net_api::Key;
+use net_api::{Behind, Key};
 use peer_protocol::HASH_BITS;
 use store_state::CorrelationId;
 use store_state::api::{ShardRef, ShardRefs, Store as _};
@@ -29,6 +29,7 @@ use crate::publish::forward::item_for;
 use crate::publish::once;
 use crate::publish::once::Once;
 use crate::publish::rest::{ForInboxes, Rest, ToGroups, Which};
+use crate::publish::retained_order::{Asks, ToOwner};
 use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
@@ -62,6 +63,8 @@ struct Recorders {
     unsure: bool,
     /// Sessions get it that no inbox keeps it for.
     others: bool,
+    /// Another loop gives it to sessions, and asks the shards.
+    to_owner: Option<Box<ToOwner>>,
 }
 
 impl Recorders {
@@ -204,8 +207,29 @@ impl<R: Rim> ClientLoop<R> {
             recorders.members = members;
             recorders.rest = (awaits || !rest.range.is_empty()).then_some(rest);
         }
-        if !source.repeated {
+        let retain = message.retain && self.can_retain(io, message, &source);
+        let owned = self.deliveries.elsewhere.handle_publication(
+            message.body.topic_bytes(),
+            retain,
+            self.index,
+            io.loops(),
+        );
+        if let Some(owned) = owned {
+            self.charge(io, 1 + units(set.targets.len() / TARGETS_PER_UNIT));
+            recorders.to_owner = Some(Box::new(ToOwner {
+                owned,
+                from: self.index,
+                message: Arc::clone(message),
+                set: Arc::clone(&set),
+                delivers: !source.repeated,
+                of_broker: source.of_broker().cloned(),
+                asks: Asks::default(),
+                _retaining: message.retain.then(|| self.node.retaining.begin()),
+            }));
+        } else if !source.repeated {
             self.deliver_to_sessions(io, message, &set, source.of_broker());
+        }
+        if !source.repeated {
             self.forward(io, message, &set, source.key, source.of_broker(), awaits);
         }
         self.remember_keepers(&source, &mut recorders);
@@ -217,8 +241,13 @@ impl<R: Rim> ClientLoop<R> {
         } else {
             ReasonCode::Success
         };
-        let retain = message.retain && self.can_retain(io, message, &source);
         if recorders.len() == 0 && !retain {
+            if let Some(to_owner) = recorders.to_owner {
+                io.send(
+                    Behind(to_owner.owned.by),
+                    BetweenLoops::ToOwner(to_owner).into(),
+                );
+            }
             return Some(reason);
         }
         let is_put_off = recorders
@@ -377,14 +406,34 @@ impl<R: Rim> ClientLoop<R> {
         self.stats.pending.set(self.pending.len() as u64);
         let ticket = publication.map_or(CorrelationId::NONE, |id| self.ticket(id.to_bits()));
         let store = self.node.store();
-        if retain {
-            let writer = self.writer(source_key, once.as_ref());
-            store.retain(ticket, Arc::clone(message), writer);
-        }
-        for shard in recorders.shards {
-            let op = once::publish(Arc::clone(message), publisher, once.clone());
-            let op = if is_numbered { self.calls.once(op) } else { op };
-            store.inboxes(shard, ticket, op);
+        if let Some(mut to_owner) = recorders.to_owner {
+            let waits = call.is_some();
+            let request = |shard| {
+                let op = once::publish(Arc::clone(message), publisher, once.clone());
+                let op = if waits { self.calls.once(op) } else { op };
+                (shard, op)
+            };
+            let inboxes = recorders.shards.into_iter().map(request).collect();
+            to_owner.asks = Asks {
+                correlation_id: ticket,
+                retain: retain.then(|| self.writer(source_key, once.as_ref()).into()),
+                inboxes,
+                needs_numbers: is_numbered && !waits,
+            };
+            io.send(
+                Behind(to_owner.owned.by),
+                BetweenLoops::ToOwner(to_owner).into(),
+            );
+        } else {
+            if retain {
+                let writer = self.writer(source_key, once.as_ref());
+                store.retain(ticket, Arc::clone(message), writer);
+            }
+            for shard in recorders.shards {
+                let op = once::publish(Arc::clone(message), publisher, once.clone());
+                let op = if is_numbered { self.calls.once(op) } else { op };
+                store.inboxes(shard, ticket, op);
+            }
         }
         for (client, item) in recorders.members {
             self.give_to_inbox(&client, item, publication, once.clone());

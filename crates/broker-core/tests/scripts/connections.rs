@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use broker_core::LoopMessage;
-use net_api::{Arena, ConnectionId, Connections, PeerAddress, RateGroup, Rates};
+use net_api::{Arena, ConnectionId, Connections, Destination, PeerAddress, RateGroup, Rates};
 
 /// A connection.
 #[derive(Debug, Default)]
@@ -40,7 +40,9 @@ pub(crate) struct Memory {
     /// By time and order of arming.
     pub(crate) timers: BTreeMap<(u64, u64), u64>,
     armed: u64,
-    pub(crate) outgoing: Vec<(usize, LoopMessage)>,
+    outgoing: Vec<(usize, LoopMessage)>,
+    /// What goes behind all of that.
+    behind: Vec<(usize, LoopMessage)>,
     pub(crate) accompanying: Option<LoopMessage>,
 }
 
@@ -56,8 +58,15 @@ impl Memory {
             timers: BTreeMap::new(),
             armed: 0,
             outgoing: Vec::new(),
+            behind: Vec::new(),
             accompanying: None,
         }
+    }
+
+    /// A turn ends: its mail goes behind what others have sent, in the order that receivers get it in.
+    pub(crate) fn append_mail(&mut self, mail: &mut Vec<(usize, LoopMessage)>) {
+        mail.append(&mut self.outgoing);
+        mail.append(&mut self.behind);
     }
 }
 
@@ -198,8 +207,11 @@ impl Connections<LoopMessage> for Memory {
         self.timers.insert((at_ms, self.armed), timer);
     }
 
-    fn send(&mut self, to: usize, mail: LoopMessage) {
-        self.outgoing.push((to, mail));
+    fn send(&mut self, to: impl Into<Destination>, mail: LoopMessage) {
+        match to.into() {
+            Destination::Loop(to) => self.outgoing.push((to, mail)),
+            Destination::Behind(to) => self.behind.push((to, mail)),
+        }
     }
 
     fn accompany(&mut self, mail: LoopMessage) {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `a connects [on N] [v3] [durable] [resume] [will TOPIC PAYLOAD [DELAY]] [inflight N]` | a connection on loop N, and CONNECT |
 //! | `a PUBLISH t hello 1 #5` … | the client sends a packet (`packets.rs`) |
+//! | `at once a PUBLISH t hello 1 #5` … | the same, which its loop handles with what the next line sends |
 //! | `a opens a connection` | without CONNECT |
 //! | `a is lost` | its connection breaks |
 //! | `a stops reading`, `a reads` | its socket takes nothing, and everything again |
@@ -420,6 +421,11 @@ impl World {
             ["a", "node", "tells", "of", client, "in", filter] => self.node_tells(client, filter),
             ["after", ms, "ms"] => return self.pass(ms.parse().unwrap()),
             [client, "connects", ref how @ ..] => self.connect(client, how),
+            // Its loop handles it with what comes by the next line.
+            ["at", "once", client, ref packet @ ..] => {
+                self.send(client, packet);
+                return Vec::new();
+            }
             [client, "opens", "a", "connection"] => self.open(client, 0, Vec::new()),
             [client, "is", "lost"] => self.lose(client),
             [client, "stops", "reading"] => self.block(client, true),
@@ -691,7 +697,7 @@ impl World {
             mail.append(&mut self.node.rim.mail.lock().unwrap());
             for (_, memory) in &mut self.loops {
                 memory.turn += 1;
-                mail.append(&mut memory.outgoing);
+                memory.append_mail(&mut mail);
             }
             for (to, mail) in mail {
                 is_busy = true;
