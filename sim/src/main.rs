@@ -22,6 +22,7 @@ mod clients;
 mod connections;
 mod faults;
 mod history;
+mod levels;
 mod network;
 mod node;
 mod promises;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
+use levels::Levels;
 use node::stores;
 use splits::ByItself;
 use store::Role;
@@ -105,6 +107,8 @@ enum Scenario {
     Busy,
     /// What the seed decides on, while messages are kept for some seconds only, and a few of them.
     Retention,
+    /// What the seed decides on, while replicas are raised from an earlier level.
+    Levels,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
 }
@@ -154,10 +158,13 @@ fn main() -> ExitCode {
 fn run(seed: u64, scenario: Scenario) -> Outcome {
     let mut world = World::new(seed);
     if scenario == Scenario::Busy {
-        world.by_itself = ByItself::busy();
+        world.splits.by_itself = ByItself::busy();
     }
     if scenario == Scenario::Retention {
         world.retention = Arc::new(settings::retention());
+    }
+    if scenario == Scenario::Levels {
+        world.levels = Levels::earlier(&mut world.chance);
     }
     for _ in 0..3 {
         world.add();
@@ -169,6 +176,11 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
         Scenario::Busy => {
             // A shard is split when it has been busy for ten seconds.
             pass(&mut world, CALM)?;
+            faults::rage(&mut world)?;
+        }
+        Scenario::Levels => {
+            let planned = world.levels.plan(&mut world.chance, world.now);
+            world.note(&planned);
             faults::rage(&mut world)?;
         }
         Scenario::Calm => pass(&mut world, CALM)?,

@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use peer_protocol::PeerMessage;
 use route_exchange::Times;
 use store::{Cluster, Folder, Listener, Options, Role, SplitBy, Store};
-use store_state::Retention;
 use store_state::api::{PerStore, Slot, StoreId};
+use store_state::{Level, Retention};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until};
@@ -126,7 +126,7 @@ impl Node {
     pub(crate) fn start(
         &mut self,
         shards: PerStore<u16>,
-        (by_itself, retention): (ByItself, &Arc<Retention>),
+        (by_itself, retention, level): (ByItself, &Arc<Retention>, Level),
         founds: bool,
         now: u64,
         others: &[u64],
@@ -178,6 +178,7 @@ impl Node {
                 SplitBy::Load | SplitBy::Bifromq => 2,
             },
             splits: PerStore::all(by_itself.options),
+            level: Some(level),
             replace_after: Duration::from_secs(8),
             cluster: Some(Cluster {
                 accepts_folder: None,
@@ -505,6 +506,14 @@ impl Life {
         self.runtime.spawn(async move {
             let outcome = broker.store().splits().split(store, shard, at.0).await;
             answers.lock().push(SplitAnswer { store, at, outcome });
+        });
+    }
+
+    /// Has the node raise the shards that it leads.
+    pub(crate) fn raise(&self) {
+        let broker = Arc::clone(&self.broker);
+        self.runtime.spawn(async move {
+            broker.store().levels.raise(Level::NEWEST).await;
         });
     }
 

@@ -57,6 +57,8 @@ impl ByItself {
 /// The splits of a run that are not done.
 #[derive(Default)]
 pub(crate) struct Splits {
+    /// How nodes split shards by themselves.
+    pub(crate) by_itself: ByItself,
     wanted: Vec<Wanted>,
     /// Nodes that were asked since this was last looked at.
     asked: Vec<u64>,

@@ -18,10 +18,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clients::Clients;
 use crate::history::History;
+use crate::levels::Levels;
 use crate::network::Network;
 use crate::node::{Life, Node, stores};
 use crate::rim::{Out, Trimmed};
-use crate::splits::{ByItself, SplitAnswer, Splits, Wanted};
+use crate::splits::{SplitAnswer, Splits, Wanted};
 
 /// How far time goes at once, in ms. Nothing gets from one node to another faster.
 const STEP: u64 = 10;
@@ -106,8 +107,8 @@ pub(crate) struct World {
     pub(crate) clients: Clients,
     pub(crate) history: History,
     pub(crate) splits: Splits,
-    /// How nodes split shards by themselves.
-    pub(crate) by_itself: ByItself,
+    /// From which level replicas are raised, and when.
+    pub(crate) levels: Levels,
     /// How long messages are kept in queues.
     pub(crate) retention: Arc<Retention>,
     network: Network,
@@ -149,7 +150,7 @@ impl World {
             clients: Clients::new(&mut chance),
             history: History::default(),
             splits: Splits::default(),
-            by_itself: ByItself::default(),
+            levels: Levels::default(),
             retention: Arc::default(),
             network,
             agenda: BTreeMap::new(),
@@ -279,7 +280,7 @@ impl World {
             .copied()
             .filter(|other| *other != id)
             .collect();
-        let of_queues = (self.by_itself, &self.retention);
+        let of_queues = (self.splits.by_itself, &self.retention, self.levels.begin);
         node.start(shards, of_queues, founds, now, &others);
         self.disturbed_at = now;
         self.told_lives.retain(|(by, _), _| *by != id);
@@ -537,7 +538,7 @@ impl World {
             self.tell_leads();
             tell(&format!("       trace {:016x}", self.trace));
         }
-        split_shards(self);
+        change_shards(self);
         self.act();
     }
 
@@ -760,8 +761,13 @@ impl World {
     }
 }
 
-/// Asks leaders for the splits that are due.
-fn split_shards(world: &mut World) {
+/// Asks leaders for the splits that are due, and has nodes raise what they lead, if it is time for that.
+fn change_shards(world: &mut World) {
+    if world.levels.is_due(world.now) {
+        for life in world.nodes.values().filter_map(|node| node.life.as_ref()) {
+            life.raise();
+        }
+    }
     let asked = world.splits.ask(world.now, &stores(&world.nodes));
     for (leader, shard, Wanted { store, at, .. }) in asked {
         let life = world.nodes[&leader].life.as_ref();

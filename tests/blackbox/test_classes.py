@@ -46,9 +46,9 @@ def fill(broker, topic, count):
 
 
 def drained(broker, client_id) -> list[bytes]:
-    """The payloads that wait for a client."""
+    """The payloads that wait for a client that is away."""
+    messages = state(broker, client_id)["queue"]["messages"]
     with broker.client(client_id, clean=False, session_present=True, props={"session_expiry": 600}) as client:
-        messages = state(broker, client_id)["queue"]["messages"]
         return [client.message().payload for _ in range(messages)]
 
 

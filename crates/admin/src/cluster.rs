@@ -52,6 +52,8 @@ pub enum Change {
         /// the middle if there is no load.
         at: Option<Slot>,
     },
+    /// Raise the level of all shards: each node is of the new version, and none goes back.
+    FinishUpgrade,
 }
 
 /// A node's identifier. As text, and in JSON: 16 hexadecimal digits, because many readers of JSON have
@@ -86,6 +88,57 @@ pub struct ClusterStatus {
     pub nodes: Vec<NodeStatus>,
     /// All shards that this node knows of.
     pub shards: Vec<ShardStatus>,
+    /// The level of the shards. `None`: the node runs a version without levels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelStatus>,
+}
+
+/// How far an upgrade is: what the shards write and do goes by a level, which is raised when each node knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LevelStatus {
+    /// The lowest level of a shard, as far as nodes tell.
+    pub lowest: LevelNumber,
+    /// The highest.
+    pub highest: LevelNumber,
+    /// The highest level that each node is known to know.
+    pub possible: LevelNumber,
+    /// The highest level that the node knows which answers.
+    pub known: LevelNumber,
+    /// Nodes without which the level can be raised to that.
+    pub held_up_by: Vec<NodeBehind>,
+    /// What raising the level changes: the levels above the lowest.
+    pub changes: Vec<LevelChange>,
+    /// Seconds until the level is raised by itself. `None`: it is not about to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised_in: Option<Seconds>,
+}
+
+/// The number of a level.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LevelNumber(pub u32);
+
+/// A node that holds an upgrade up.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NodeBehind {
+    /// Its identifier.
+    pub node: NodeId,
+    /// What people call it; empty if that is not known.
+    pub name: String,
+    /// Version of HeraldMQ; empty if that is not known.
+    pub version: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a level changes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LevelChange {
+    /// The level.
+    pub level: LevelNumber,
+    /// The programs that know it.
+    pub programs: String,
+    /// What is different from it on. Programs that do not know it cannot read what is written then.
+    pub changes: String,
 }
 
 /// A member of the cluster.
@@ -104,6 +157,12 @@ pub struct NodeStatus {
     pub reach: Reach,
     /// Version of HeraldMQ.
     pub version: String,
+    /// The commit that the program was built from, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The level of its replicas, or the lowest and the highest with a hyphen, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<String>,
     /// Grows with each start of the node.
     pub incarnation: u64,
     /// Clients connected to it, if known.

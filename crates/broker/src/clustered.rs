@@ -29,6 +29,7 @@ use peer_protocol::{
     VERSIONS, Welcome,
 };
 use store::{Folder, Role};
+use store_state::Level;
 use store_state::api::PerStore;
 use tokio::sync::watch;
 
@@ -46,6 +47,9 @@ pub(crate) const MQTT: &str = "mqtt";
 
 /// What people call it.
 pub(crate) const NAME: &str = "name";
+
+/// The commit of its program.
+pub(crate) const COMMIT: &str = "commit";
 
 /// How many clients are connected.
 pub(crate) const CONNECTIONS: &str = "connections";
@@ -84,6 +88,8 @@ pub(crate) struct Clustered {
     has_left: AtomicBool,
     /// It has left, and is evicted.
     is_forgotten: AtomicBool,
+    /// The lowest level that members have told of the shards that say none.
+    level_told: Mutex<Option<Level>>,
 }
 
 impl std::fmt::Debug for Clustered {
@@ -120,6 +126,7 @@ impl Clustered {
             turns: AtomicUsize::default(),
             has_left: AtomicBool::default(),
             is_forgotten: AtomicBool::default(),
+            level_told: Mutex::default(),
         });
         let options = Options {
             accepts_folder,
@@ -151,6 +158,11 @@ impl Clustered {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let seconds = since_1970.map_or(0, |time| time.as_secs());
         self.accepts_folder.then_some(seconds)
+    }
+
+    /// The level of shards that say none, as the members tell that were asked at the start.
+    pub(crate) fn level_told(&self) -> Option<Level> {
+        *self.level_told.lock()
     }
 
     /// How many shards the stores of this cluster have.
@@ -554,6 +566,25 @@ impl Handler for Clustered {
             name_seed: self.name_seed(),
         };
         welcome.encode()
+    }
+
+    fn note(&self, _: u16) -> Bytes {
+        let level = self.node.get().and_then(|node| node.opened_store());
+        let level = level.map(|store| store.levels.of_folder().0.to_be_bytes());
+        level.map_or_else(Bytes::new, |bytes| Bytes::copy_from_slice(&bytes))
+    }
+
+    fn noted(&self, version: u16, note: &[u8]) {
+        let level = match note.try_into() {
+            Ok(bytes) => Level(u32::from_be_bytes(bytes)),
+            // It does not know either, or it is of a program without levels.
+            Err(_) if version >= Level::RAISED.facts().map_or(0, |facts| facts.protocol.0) => {
+                return;
+            }
+            Err(_) => Level::of_protocol(version),
+        };
+        let mut told = self.level_told.lock();
+        *told = Some(told.map_or(level, |told| told.min(level)));
     }
 
     fn welcomed(&self, welcome: &Bytes) -> Result<(), String> {

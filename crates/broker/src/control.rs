@@ -16,10 +16,11 @@ use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest, SPLITS_SINCE};
 use store::{Lead, ShardInfo, ShardLoad, SplitDecision, SplitError, Verdict};
 use store_state::api::{Slot, StoreId};
 
-use crate::clustered::{CONNECTIONS, Clustered, name_of};
+use crate::clustered::{COMMIT, CONNECTIONS, Clustered, name_of};
 use crate::drain::Drain;
 use crate::eviction;
 use crate::node::Node;
+use crate::upgrade::{LEVELS_HERE, Upgrade};
 use admin::cluster::{
     Change, ClusterStatus, HalfStatus, LoadStatus, Micros, NodeId, NodeState, NodeStatus, Percent,
     Rate, Reach, Refusal, Seconds, ShardStatus, SplitStatus, StoreName, Version,
@@ -49,6 +50,7 @@ pub(crate) struct Control {
     node: Arc<Node>,
     clustered: Arc<Clustered>,
     drain: Arc<Drain>,
+    upgrade: Arc<Upgrade>,
     env: String,
 }
 
@@ -63,12 +65,14 @@ impl Control {
         node: Arc<Node>,
         clustered: Arc<Clustered>,
         drain: Arc<Drain>,
+        upgrade: Arc<Upgrade>,
         env: String,
     ) -> Self {
         Self {
             node,
             clustered,
             drain,
+            upgrade,
             env,
         }
     }
@@ -87,6 +91,8 @@ impl Control {
             state: state(member.state),
             reach: reach(member.reach),
             version: member.version.clone(),
+            commit: member.info.get(COMMIT).cloned(),
+            levels: member.info.get(LEVELS_HERE).cloned(),
             incarnation: member.incarnation,
             connections,
             clock_offset_ms: self.clock_offset_ms(member.node),
@@ -181,6 +187,7 @@ const ALONE: &str =
 /// A node without others, for those who ask and command.
 pub(crate) struct AloneControl {
     node: Arc<Node>,
+    upgrade: Arc<Upgrade>,
     env: String,
 }
 
@@ -191,8 +198,8 @@ impl fmt::Debug for AloneControl {
 }
 
 impl AloneControl {
-    pub(crate) fn new(node: Arc<Node>, env: String) -> Self {
-        Self { node, env }
+    pub(crate) fn new(node: Arc<Node>, upgrade: Arc<Upgrade>, env: String) -> Self {
+        Self { node, upgrade, env }
     }
 }
 
@@ -209,6 +216,7 @@ impl ClusterControl for AloneControl {
             node: own,
             nodes: Vec::new(),
             shards,
+            level: Some(self.upgrade.status()),
         }
     }
 
@@ -218,6 +226,7 @@ impl ClusterControl for AloneControl {
                 let info = find(&self.node, store, shard)?;
                 split_here(&self.node, info, at.unwrap_or_else(|| half(&info)))
             }
+            Change::FinishUpgrade => self.upgrade.finish(),
             Change::Join { .. }
             | Change::Leave
             | Change::Drain
@@ -326,6 +335,7 @@ fn not_split(error: SplitError) -> Refusal {
         | SplitError::TooManyShards
         | SplitError::MembersChange
         | SplitError::EarlierVersion { .. }
+        | SplitError::Level(_)
         | SplitError::Full
         | SplitError::Unfinished { .. }
         | SplitError::Overtaken => Refusal::Conflict(error.to_string()),
@@ -346,6 +356,7 @@ impl ClusterControl for Control {
                 .map(|member| self.node_status(member))
                 .collect(),
             shards: shards(&self.node),
+            level: Some(self.upgrade.status()),
         }
     }
 
@@ -358,6 +369,7 @@ impl ClusterControl for Control {
             Change::Evict { node, force } => self.evict(node.0, force),
             Change::TransferLeader { store, shard, to } => self.transfer_leader(store, shard, to.0),
             Change::Split { store, shard, at } => self.split(store, shard, at),
+            Change::FinishUpgrade => self.upgrade.finish(),
         }
     }
 }

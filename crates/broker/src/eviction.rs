@@ -123,6 +123,8 @@ mod tests {
             state: NodeState::Up,
             reach: *reach,
             version: String::new(),
+            commit: None,
+            levels: None,
             incarnation: 1,
             connections: None,
             clock_offset_ms: None,
@@ -141,6 +143,7 @@ mod tests {
             split: None,
         };
         ClusterStatus {
+            level: None,
             cluster: Some(NodeId(9)),
             env: String::new(),
             node: NodeId(1),

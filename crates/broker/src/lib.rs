@@ -42,6 +42,7 @@ mod settings;
 mod start_error;
 mod store_listener;
 mod sys;
+mod upgrade;
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -70,7 +71,7 @@ pub use start_error::{OLD_FOLDER, StartError};
 use all_loops::{STEP, all_loops, reload_loops};
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
-use clustered::{BrokerLinks, CONNECTIONS, Clustered, MQTT, StorePeers};
+use clustered::{BrokerLinks, COMMIT, CONNECTIONS, Clustered, MQTT, StorePeers};
 use control::{AloneControl, ClusterControl, Control};
 use descriptors::Shares;
 use disk_space::DiskSpace;
@@ -87,6 +88,7 @@ use settings::settings;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
+use upgrade::{HasLevels, Upgrade};
 
 /// What the file of the HTTP port's token is called in messages.
 const TOKEN: &str = "HTTP token";
@@ -138,6 +140,8 @@ pub struct Ends {
     pub give_up: Arc<AtomicBool>,
     /// Called when the node has left its cluster: it is to be shut down.
     pub left: Box<dyn Fn() + Send + Sync>,
+    /// The commit that the program was built from, which the other nodes are told.
+    pub commit: &'static str,
 }
 
 /// What a person says of the data folder at one start; no file keeps it.
@@ -155,6 +159,7 @@ impl Default for Ends {
         Self {
             give_up: Arc::default(),
             left: Box::new(|| {}),
+            commit: "unknown",
         }
     }
 }
@@ -187,7 +192,11 @@ impl Broker {
     /// # Errors
     /// As [`Broker::start`].
     pub fn start_until(config: &Config, word: FolderWord, ends: Ends) -> Result<Self, StartError> {
-        let Ends { give_up, left } = ends;
+        let Ends {
+            give_up,
+            left,
+            commit,
+        } = ends;
         let is_member = config.data_dir.join(cluster::RECORD).exists();
         if is_member && !config.cluster_config.is_enabled() {
             // Its shards would wait for the other voters for ever.
@@ -212,6 +221,7 @@ impl Broker {
         };
         let config = config.as_ref();
         let clustered = Clustered::join(config, &folder, accepts_folder && is_member, give_up)?;
+        clustered.tell(COMMIT, commit);
         folder
             .adopt_name_seed(clustered.name_seed())
             .map_err(StartError::Folder)?;
@@ -321,26 +331,39 @@ impl Broker {
         let http_address = http
             .as_ref()
             .and_then(|(listener, _)| listener.local_addr().ok());
+        let upgrade = Arc::new(Upgrade::new(
+            Arc::clone(&node) as Arc<dyn HasLevels>,
+            clustered.as_ref().map(|clustered| {
+                let name_of: fn(&cluster::Member) -> &str = clustered::name_of;
+                (Arc::clone(clustered.cluster()), name_of)
+            }),
+            config.cluster_config.raise_level_after,
+        ));
         let control = match clustered {
             Some(clustered) => {
                 if let Some(reference) = listeners.reference(clustered::host(config)) {
                     clustered.tell(MQTT, &reference);
                 }
-                control(config, &node, clustered, left)
+                control(config, &node, clustered, &upgrade, left)
             }
             None => {
                 let env = config.cluster_config.env.clone();
-                Arc::new(AloneControl::new(Arc::clone(&node), env))
+                Arc::new(AloneControl::new(
+                    Arc::clone(&node),
+                    Arc::clone(&upgrade),
+                    env,
+                ))
             }
         };
         let about = About {
+            upgrade: Arc::clone(&upgrade),
             name: clustered::node_name(config),
             listeners: listeners.listening(),
         };
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
         node.rim.set_answerer(&answerer);
-        let side = beside_loops(Arc::clone(&node), Arc::clone(&inspect));
+        let side = beside_loops(Arc::clone(&node), Arc::clone(&inspect), upgrade);
         let side = Side::start("beside", side);
         let side = side.map_err(StartError::System)?;
         let asking = Asking(Arc::clone(&inspect));
@@ -552,6 +575,7 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
             retain: config.retain_store_voters,
         },
         open_files: store::Options::default().open_files,
+        level: clustered.and_then(|clustered| clustered.level_told()),
         replace_after: config.cluster_config.replace_after.unwrap_or(Duration::MAX),
         cluster: clustered.map(|clustered| store::Cluster {
             founds: clustered.founds(),
@@ -617,6 +641,7 @@ fn control(
     config: &Config,
     node: &Arc<Node>,
     clustered: Arc<Clustered>,
+    upgrade: &Arc<Upgrade>,
     left: Box<dyn Fn() + Send + Sync>,
 ) -> Arc<dyn ClusterControl> {
     let drain = Drain::new(
@@ -630,6 +655,7 @@ fn control(
         Arc::clone(node),
         clustered,
         Arc::new(drain),
+        Arc::clone(upgrade),
         env,
     ))
 }
@@ -802,7 +828,7 @@ impl Side {
     }
 }
 
-async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>) {
+async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>, upgrade: Arc<Upgrade>) {
     tokio::select! {
         () = record_history(Arc::clone(&inspect)) => {}
         () = tell_changes(inspect) => {}
@@ -811,6 +837,23 @@ async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>) {
         () = tell_connections(&node) => {}
         () = keep_cluster_time(&node) => {}
         () = share_bans(&node) => {}
+        () = raise_levels(&upgrade) => {}
+    }
+}
+
+impl HasLevels for Node {
+    fn levels(&self) -> &store::Levels {
+        &self.store().levels
+    }
+}
+
+/// Shards are raised when the level of the cluster is.
+async fn raise_levels(upgrade: &Upgrade) {
+    let mut interval = tokio::time::interval(upgrade::ROUND);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        upgrade.round().await;
     }
 }
 

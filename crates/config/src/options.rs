@@ -174,6 +174,10 @@ options! {
         /// Time after which the shards of a node that is down get another replica elsewhere, if there is
         /// a node for it. 0: they wait for the node.
         fixed "replaceAfterSeconds" => replace_after: Option<Duration> = Some(Duration::from_secs(600)), unit Seconds;
+        /// Time for which each node must have been of a new version before the level of the shards is raised by itself, which
+        /// finishes the upgrade: then no node goes back to the version before. 0: only `heraldmq cluster upgrade finish` raises
+        /// it.
+        fixed "raiseLevelAfterSeconds" => raise_level_after: Option<Duration> = Some(Duration::from_secs(24 * 3_600)), unit Seconds;
         /// Clients that a node that is drained disconnects per second.
         fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
         group "sslConfig" => ssl: ClusterSslConfig;

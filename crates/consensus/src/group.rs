@@ -89,6 +89,8 @@ pub struct Group<C: Command> {
     pub(crate) node: u64,
     /// A leader lacks what is applied here, and the log says so.
     pub(crate) is_contradicted: AtomicBool,
+    /// Why the last request of another replica could not be read.
+    pub(crate) unreadable: Mutex<Option<String>>,
     pub(crate) raft: Raft<Types<C>, Machine<C>>,
     pub(crate) receiving: Receiving,
     /// As of [`crate::rpc::Append`].
@@ -151,6 +153,7 @@ impl<C: Command> Group<C> {
         Ok(Self {
             node,
             is_contradicted: AtomicBool::new(false),
+            unreadable: Mutex::new(None),
             receiving,
             wanted_from,
             log,

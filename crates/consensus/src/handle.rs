@@ -17,10 +17,25 @@ impl<C: Command> Group<C> {
     /// understood, with a refusal.
     pub async fn handle(&self, request: Bytes) -> Bytes {
         let answer = match Request::decode(&request, self.node) {
-            Ok(request) => self.answer(request).await,
-            Err(why) => Err(why),
+            Ok(request) => {
+                if matches!(request, Request::Append(_)) {
+                    *self.unreadable.lock() = None;
+                }
+                self.answer(request).await
+            }
+            Err(why) => {
+                *self.unreadable.lock() = Some(why.clone());
+                Err(why)
+            }
         };
         Bytes::from(answer.unwrap_or_else(Answer::Refused).encode())
+    }
+
+    /// Why the last request of another replica could not be read; `None`: it could, or none has come. A replica that cannot read
+    /// what its leader sends falls behind for good.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<String> {
+        self.unreadable.lock().clone()
     }
 
     async fn answer(&self, request: Request<C>) -> Result<Answer, String> {

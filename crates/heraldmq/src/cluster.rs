@@ -6,7 +6,9 @@
 use std::io::{self, Write};
 
 use admin::api::NodeChange;
-use admin::cluster::{ClusterStatus, LoadStatus, NodeId, ShardStatus, StoreName};
+use admin::cluster::{
+    ClusterStatus, LevelStatus, LoadStatus, NodeId, Seconds, ShardStatus, StoreName,
+};
 use clap::Subcommand;
 use config::Endpoint;
 use report::Table;
@@ -33,6 +35,8 @@ Examples:
   heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster split inbox 0 --token-file token
+  heraldmq cluster upgrade finish --dry-run
+  heraldmq cluster upgrade finish --token-file token
 
 `join` concerns the node at --url, and so do `leave` and `drain` if they name no node; they return when it has begun, and
 `status` shows how far it is. docs/operate/cluster.md says when to use which.
@@ -113,6 +117,21 @@ enum Command {
         #[arg(long, value_name = "SLOT", value_parser = clap::value_parser!(u16).range(1..=65_534))]
         at: Option<u16>,
     },
+    /// Finish an upgrade, or say how far it is.
+    #[command(subcommand)]
+    Upgrade(Upgrade),
+}
+
+#[derive(Subcommand)]
+enum Upgrade {
+    /// Raise the level of all shards to the highest that each node knows. Afterwards no node goes back to the version before.
+    Finish {
+        #[command(flatten)]
+        node: HttpPort,
+        /// Say what it would change and who holds it up, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Which node is changed.
@@ -173,7 +192,79 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let wanted = json!({ "store": store, "shard": shard, "at": at });
             change(node, "split", &wanted)
         }
+        Command::Upgrade(Upgrade::Finish { node, dry_run }) => finish_upgrade(node, *dry_run),
     }
+}
+
+/// Raises the level of the shards, or says what that would mean. A level that is held up is a failure.
+fn finish_upgrade(node: &HttpPort, dry_run: bool) -> Result<(), Failure> {
+    let status: ClusterStatus = parse(&node.get("/api/v1/cluster")?)?;
+    let Some(level) = &status.level else {
+        return Err(Failure::Runtime(
+            "the node runs a version without levels: upgrade it first".to_owned(),
+        ));
+    };
+    let is_held_up = !level.held_up_by.is_empty();
+    let text = match level.lowest >= level.known {
+        true => "there is nothing to raise\n".to_owned(),
+        false => raises(level),
+    };
+    let text = format!("{}\n{text}", level_line(level));
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::Runtime(error.to_string()))?;
+    match (dry_run, is_held_up) {
+        (true, true) => Err(Failure::Runtime("the level cannot be raised".to_owned())),
+        (true, false) => Ok(()),
+        (false, _) => change(node, "upgrade", &json!({})),
+    }
+}
+
+/// What raising the level means, and who holds it up.
+fn raises(level: &LevelStatus) -> String {
+    let mut text = String::new();
+    for change in &level.changes {
+        text += &format!(
+            "level {} (programs: {}): {}\n",
+            change.level.0, change.programs, change.changes
+        );
+    }
+    for holds in &level.held_up_by {
+        let name = match holds.name.as_str() {
+            "" => "?",
+            name => name,
+        };
+        text += &format!(
+            "held up by node {} ({name}): {}\n",
+            holds.node, holds.reason
+        );
+    }
+    if level.held_up_by.is_empty() && level.lowest < level.possible {
+        text += &format!(
+            "after that no node goes back to a program that does not know level {}\n",
+            level.possible.0
+        );
+    }
+    text
+}
+
+/// The level of the shards in one line.
+fn level_line(level: &LevelStatus) -> String {
+    let now = match level.lowest == level.highest {
+        true => format!("level {}", level.lowest.0),
+        false => format!("levels {} to {}", level.lowest.0, level.highest.0),
+    };
+    if level.lowest >= level.known {
+        return now;
+    }
+    let next = match (&level.held_up_by[..], level.raised_in) {
+        ([], Some(Seconds(left))) if level.lowest < level.possible => {
+            format!("raised to {} in {left} s", level.possible.0)
+        }
+        ([], _) => "`heraldmq cluster upgrade finish` raises it".to_owned(),
+        (held, _) => format!("held up by {} of the nodes", held.len()),
+    };
+    format!("{now} of {} ({next})", level.known.0)
 }
 
 fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
@@ -244,14 +335,22 @@ fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {
 fn tables(status: &ClusterStatus) -> String {
     if status.nodes.is_empty() {
         let (node, shards) = (status.node, shards(&status.shards));
-        return format!("node {node} runs alone\n\n{shards}");
+        let level = level(status);
+        return format!("node {node} runs alone{level}\n\n{shards}");
     }
     let cluster = status
         .cluster
         .map_or("not joined yet".to_owned(), |cluster| cluster.to_string());
     let env = &status.env;
     let (nodes, shards) = (nodes(status), shards(&status.shards));
-    format!("cluster {cluster}, env {env}\n\n{nodes}\n{shards}")
+    let level = level(status);
+    format!("cluster {cluster}, env {env}{level}\n\n{nodes}\n{shards}")
+}
+
+/// The level behind what else is said of the cluster; an earlier version of the broker says none.
+fn level(status: &ClusterStatus) -> String {
+    let level = status.level.as_ref();
+    level.map_or_else(String::new, |level| format!(", {}", level_line(level)))
 }
 
 /// The node that answers is marked.
@@ -265,6 +364,8 @@ fn nodes(status: &ClusterStatus) -> Table {
         "connections",
         "clock",
         "version",
+        "commit",
+        "levels",
         "incarnation",
     ]);
     for node in &status.nodes {
@@ -283,6 +384,8 @@ fn nodes(status: &ClusterStatus) -> Table {
             &connections,
             &clock(node.clock_offset_ms),
             &node.version,
+            node.commit.as_deref().unwrap_or("?"),
+            node.levels.as_deref().unwrap_or("?"),
             &node.incarnation.to_string(),
         ]);
     }

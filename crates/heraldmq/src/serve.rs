@@ -98,6 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
     let handle = signals.handle();
     let ends = Ends {
+        commit: env!("HERALD_BUILD_COMMIT"),
         give_up: Arc::clone(&give_up),
         // No more signals are waited for.
         left: Box::new(move || handle.close()),

@@ -83,9 +83,11 @@ fn state() -> Value {
     let (one, two) = ("0000000000000001", "5f3a90c2d1e4b867");
     json!({
         "cluster": "00000000000000ff", "env": "Test", "node": one,
+        "level": {"lowest": 3, "highest": 3, "possible": 3, "known": 4, "changes": [{"level": 4, "programs": "0.1.0", "changes": "all"}],
+                  "held_up_by": [{"node": two, "name": "", "version": "0.0.9", "reason": "it knows the levels up to 3"}]},
         "nodes": [
             {"node": one, "name": "rack-1", "address": "10.0.0.1:8899", "state": "up", "reach": "up",
-             "version": "0.1.0", "incarnation": 3, "connections": 12, "clock_offset_ms": -600_020},
+             "version": "0.1.0", "commit": "1f2e3d4", "levels": "3", "incarnation": 3, "connections": 12, "clock_offset_ms": -600_020},
             {"node": two, "address": "10.0.0.2:8899", "state": "draining", "reach": "suspect",
              "version": "0.1.0", "incarnation": 1},
         ],
@@ -102,12 +104,35 @@ fn state() -> Value {
 }
 
 #[test]
+fn an_upgrade_is_finished_unless_a_node_holds_it_up() {
+    let (output, asked) = cluster(&["upgrade", "finish", "--dry-run"], "200 OK", &state().to_string());
+    assert_eq!(asked.what, "GET /api/v1/cluster");
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stdout);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "level 3 of 4 (held up by 1 of the nodes)",
+            "level 4 (programs: 0.1.0): all",
+            "held up by node 5f3a90c2d1e4b867 (?): it knows the levels up to 3",
+        ]
+    );
+    assert!(text(&output.stderr).contains("the level cannot be raised"));
+    let mut earlier = state();
+    earlier.as_object_mut().expect("an object").remove("level");
+    let (output, _) = cluster(&["upgrade", "finish"], "200 OK", &earlier.to_string());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("a version without levels"));
+}
+
+#[test]
 fn the_state_is_printed_as_tables() {
     let (output, asked) = cluster(&["status"], "200 OK", &state().to_string());
     assert_eq!(asked.what, "GET /api/v1/cluster");
     assert_eq!(output.status.code(), Some(0));
     let printed = text(&output.stdout);
-    assert!(printed.starts_with("cluster 00000000000000ff, env Test\n"));
+    assert!(printed.starts_with("cluster 00000000000000ff, env Test, level 3 of 4 (held up by 1 of the nodes)\n"));
     let has_row = |cells: &[&str]| {
         let mut rows = printed
             .lines()
@@ -127,6 +152,8 @@ fn the_state_is_printed_as_tables() {
         "12",
         "-600.0s",
         "0.1.0",
+        "1f2e3d4",
+        "3",
         "3",
     ]);
     has_row(&[
@@ -138,6 +165,8 @@ fn the_state_is_printed_as_tables() {
         "?",
         "?",
         "0.1.0",
+        "?",
+        "?",
         "1",
     ]);
     has_row(&[

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use store_state::LEVELS;
+
 use crate::{FULL_BYTES, LARGEST, Violation};
 
-/// The versions of the protocol that this program speaks.
-pub const VERSIONS: RangeInclusive<u16> = 1..=7;
+/// The versions of the protocol that this program speaks: up to that which goes with the newest level that it knows.
+pub const VERSIONS: RangeInclusive<u16> = 1..=LEVELS[LEVELS.len() - 1].protocol.0;
 
 /// The version since which requests to inbox shards may name a session by the number of its inbox, and a client by a
 /// hash of its identifier.
@@ -23,6 +25,9 @@ pub const INSPECTION_SINCE: u16 = 6;
 
 /// The version since which nodes read operations of the log that empty a queue.
 pub const PURGES_SINCE: u16 = 7;
+
+/// The version since which nodes know levels (`store_state::LEVELS`): it has no other bytes, but for a note in admissions.
+pub const LEVELS_SINCE: u16 = 8;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mqtt_session::{ClassId, DropReason, Qos0Inbox, QueueFull};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::level::Level;
 use crate::slot::SlotRange;
 use crate::wire;
 
@@ -25,6 +26,9 @@ pub struct Batch<O> {
     /// This process has proposed it, and sends on what belongs to other shards by now. Not written.
     #[serde(skip)]
     pub proposed_here: ProposedHere,
+    /// The level of the shard when it was proposed: what it is written as. Not written.
+    #[serde(skip, default = "Level::newest")]
+    pub level: Level,
 }
 
 /// Set when the proposer of a batch has put its requests back into the queue. The batch may be applied all the same,
@@ -169,6 +173,28 @@ impl Limits {
             })
             .collect();
         self
+    }
+
+    /// The limits as a log of this level can have them: without classes, seconds and closed queues, if it has none.
+    #[must_use]
+    pub fn lowered(self, level: Level) -> Self {
+        if level >= Level::SPLITS {
+            return self;
+        }
+        let full = match self.queue.full {
+            QueueFull::Refuse { .. } => QueueFull::REFUSE,
+            full => full,
+        };
+        let queue = QueueLimits {
+            full,
+            is_closed: false,
+            ..self.queue
+        };
+        Self {
+            queue,
+            classes: ClassLimits::NONE,
+            ..self
+        }
     }
 
     /// The limits of a queue whose client is of a class. One that is not known has those of the default class.

@@ -20,6 +20,7 @@ mod batch;
 mod descriptor;
 pub mod inbox;
 mod insertion_map;
+mod level;
 mod load_error;
 mod machine;
 mod partition;
@@ -45,6 +46,7 @@ pub use batch::{
 };
 pub use descriptor::{ChildShard, DESCRIPTOR_KEY, Descriptor, ShardBirth, ShardVersion};
 pub use insertion_map::InsertionMap;
+pub use level::{LEVEL_KEY, LEVELS, Level, LevelFacts, PeerProtocol};
 pub use load_error::LoadError;
 pub use machine::{Machine, Split};
 pub use retention::{QueueRetention, Retention};

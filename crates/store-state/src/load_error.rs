@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::level::Level;
 use crate::table::TableError;
 
 /// Why a machine cannot be loaded.
@@ -23,6 +24,13 @@ pub enum LoadError {
         /// The number known.
         known: u32,
     },
+    /// The shard is at a level that this program does not know.
+    Level {
+        /// The level found.
+        found: Level,
+        /// The highest known.
+        known: Level,
+    },
 }
 
 impl fmt::Display for LoadError {
@@ -33,6 +41,10 @@ impl fmt::Display for LoadError {
             Self::Format { found, known } => write!(
                 f,
                 "the tables have format {found}, and this version knows format {known}"
+            ),
+            Self::Level { found, known } => write!(
+                f,
+                "the shard is at level {found}, and this program knows the levels up to {known}"
             ),
         }
     }

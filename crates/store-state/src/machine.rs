@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Changes, Header, LoadError, NameHash, SlotRange, Slots, Survey, Table, TableError};
+use crate::{
+    Changes, Header, Level, LoadError, NameHash, SlotRange, Slots, Survey, Table, TableError,
+};
 
 /// The state of one shard of one store.
 ///
@@ -28,6 +30,17 @@ pub trait Machine: Sized + Send + 'static {
     /// # Errors
     /// The tables cannot be read, or hold what this version does not understand.
     fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError>;
+
+    /// The shard is at this level from now on, which is above the one it had. To be called between operations, and not within a
+    /// checkpoint. Rows of the levels before are read at this one, too; those that this one would write elsewhere are written
+    /// anew by the next checkpoint.
+    fn raise(&mut self, _level: Level) {}
+
+    /// The operation as a log of this level can have it, which does the same as far as that level can; `None`: no log of that level has
+    /// anything like it.
+    fn lowered(&self, op: Self::Op, _level: Level) -> Option<Self::Op> {
+        Some(op)
+    }
 
     /// The slot that must be in the shard's range for this operation; `None`: every shard takes it.
     fn slot(op: &Self::Op, hash: NameHash) -> Option<u16>;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::level::Level;
+
 /// Slots of each store.
 pub const SLOTS: u32 = 65_536;
 
@@ -44,20 +46,23 @@ impl fmt::Debug for NameHash {
     }
 }
 
-/// What one shard is responsible for: the names whose slots are in its range.
+/// What one shard is responsible for: the names whose slots are in its range; and its level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slots {
     /// Its slots.
     pub range: SlotRange,
     /// Which slot a name has.
     pub hash: NameHash,
+    /// What is written of it, and done with it.
+    pub level: Level,
 }
 
 impl Slots {
-    /// All names, by the seed 0.
+    /// All names, by the seed 0, at the newest level.
     pub const ALL: Self = Self {
         range: SlotRange::ALL,
         hash: NameHash::with_seed(0),
+        level: Level::NEWEST,
     };
 }
 

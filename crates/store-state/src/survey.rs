@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::{DESCRIPTOR_KEY, Descriptor, LoadError, Slots, Table, row};
+use crate::{DESCRIPTOR_KEY, Descriptor, LEVEL_KEY, Level, LoadError, Slots, Table, row};
 
 /// Findings of one shard that are kept; the others are only counted.
 const FINDINGS_KEPT: usize = 100;
@@ -23,6 +23,9 @@ const FULLEST_NAMED: usize = 10;
 
 /// The kind of the row of a descriptor.
 const DESCRIPTOR: u8 = b'D';
+
+/// The kind of the row of a level.
+const LEVEL: u8 = b'V';
 
 /// What the tables of one shard hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -129,7 +132,8 @@ impl Survey {
             self.note(row::damaged(b"M", "it is missing, and there are others"));
         }
         self.descriptor(table);
-        kinds.extend([b'M', DESCRIPTOR]);
+        self.level(table);
+        kinds.extend([b'M', DESCRIPTOR, LEVEL]);
         kinds.sort_unstable();
         let ends = kinds.iter().map(|kind| vec![*kind]).chain([vec![0xFF; 8]]);
         let mut from = Vec::new();
@@ -153,6 +157,15 @@ impl Survey {
         self.each(table, DESCRIPTOR, "descriptor", |key, value| match key {
             DESCRIPTOR_KEY => Descriptor::of_row(value).map(drop),
             _ => Err(row::damaged(key, "no descriptor has such a key")),
+        });
+        self.rows.pop_if(|counted| counted.rows == 0);
+    }
+
+    /// The row that says the level of the shard: only a shard that was raised has it.
+    fn level(&mut self, table: &dyn Table) {
+        self.each(table, LEVEL, "level", |key, value| match key {
+            LEVEL_KEY => Level::of_row(value).map(drop),
+            _ => Err(row::damaged(key, "no level has such a key")),
         });
         self.rows.pop_if(|counted| counted.rows == 0);
     }

@@ -171,7 +171,11 @@ impl<M: Split, Told: Clone + PartialEq + Debug> Part<M, Told> {
 }
 
 fn slots(range: SlotRange) -> Slots {
-    Slots { range, hash: HASH }
+    Slots {
+        range,
+        hash: HASH,
+        level: crate::Level::NEWEST,
+    }
 }
 
 fn load<M: Machine>(range: SlotRange, table: &TestTable) -> M {

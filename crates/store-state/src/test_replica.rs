@@ -7,6 +7,7 @@ use crate::{Changes, Header, Machine, NameHash, SlotRange, Slots, Table};
 const SLOTS: Slots = Slots {
     range: SlotRange::ALL,
     hash: NameHash::with_seed(0x5EED),
+    level: crate::Level::NEWEST,
 };
 
 /// Applies an operation and puts down the reply and all that is told.

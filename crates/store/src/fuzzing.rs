@@ -55,8 +55,8 @@ pub fn log(bytes: &[u8]) {
         Command::Session(batch) => on_empty::<SessionMachine>(&batch),
         Command::Inbox(batch) => on_empty::<InboxMachine>(&batch),
         Command::Retain(batch) => on_empty::<RetainMachine>(&batch),
-        // Its slot is checked against the shard's.
-        Command::Split(..) => {}
+        // Its slot, or its level, is checked against the shard's.
+        Command::Split(..) | Command::Raise(..) => {}
     }
 }
 
@@ -95,7 +95,7 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     let write = |number: u8, command: &Command| {
         let mut rows = Rows::default();
         let batch = match command {
-            Command::Split(..) => Ok(Vec::new()),
+            Command::Split(..) | Command::Raise(..) => Ok(Vec::new()),
             Command::Session(batch) => {
                 fill::<SessionMachine>(&mut rows, batch);
                 postcard::to_stdvec(&**batch)
@@ -253,6 +253,7 @@ fn commands() -> Vec<Command> {
         Command::Session(Arc::new(batch(session))),
         Command::Inbox(Arc::new(batch(inbox))),
         Command::Retain(Arc::new(batch(retain))),
+        Command::Raise(store_state::api::StoreId::Inbox, store_state::Level::RAISED),
     ]
 }
 
@@ -282,6 +283,7 @@ fn batch<O>(ops: Vec<O>) -> Batch<O> {
         bytes: 0,
         requeued: Requeued::default(),
         proposed_here: ProposedHere::default(),
+        level: store_state::Level::NEWEST,
     }
 }
 

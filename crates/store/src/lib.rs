@@ -40,6 +40,7 @@ mod storage;
 pub use api::cluster::ShardInfo;
 pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};
+pub use api::levels::{Levels, NodeLevels, ReplicaFault};
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
 pub use api::queues::class_queues;

@@ -7,7 +7,7 @@ use store_state::api::{ShardNumber, StoreId};
 use store_state::inbox::{InboxMachine, Queued};
 use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
-use store_state::{Descriptor, Table};
+use store_state::{Descriptor, Level, Table};
 
 /// What a replica holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub struct Replica {
     pub applied: u64,
     /// What it is responsible for.
     pub descriptor: Descriptor,
+    /// Its level.
+    pub level: Level,
     /// A child of it has no tables yet, or it has none itself.
     pub is_seeding: bool,
     /// What clients could see of it, as text.

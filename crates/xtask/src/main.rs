@@ -27,7 +27,8 @@ usage: cargo run -p xtask -- <chore>
 chores:
   check                 exit 1 when a rule of the code base is broken, with a line for each violation
   check --list RULE [PLACE]   list what the ratchet lets pass as well
-  check --update        lower the numbers of crates/xtask/ratchet.csv to today's; never raises one; and write the page
+  check --update        lower the numbers of crates/xtask/ratchet.csv to today's; never raises one; list new golden files; and
+                        write the page
   libraries             exit 1 when a library is under a licence, from a place or in versions that are not allowed
   conformance           write docs/conformance.md from the tags in code and tests
   conformance --check   write nothing; exit 1 when the file is out of date or a statement is unaccounted for

@@ -42,6 +42,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     }
     have_applied_the_same(world)?;
     let stores = stores(&world.nodes);
+    world.levels.are_done(&stores)?;
     super::ranges::check_at_rest(&stores)?;
     super::splits::check_at_rest(&stores)
 }

@@ -258,6 +258,15 @@ pub(super) async fn split(
     carry_out(broker, Change::Split { store, shard, at }).await
 }
 
+/// Finishes an upgrade: the level of all shards is raised to the highest that each node knows. Afterwards no node goes back to the version
+/// before.
+#[utoipa::path(post, path = "/api/v1/cluster/upgrade", tag = "cluster", responses((status = 204)))]
+pub(super) async fn finish_upgrade(
+    State(broker): State<Arc<dyn Broker>>,
+) -> Result<StatusCode, Problem> {
+    carry_out(broker, Change::FinishUpgrade).await
+}
+
 /// Begins a change on a thread that may wait.
 async fn carry_out(broker: Arc<dyn Broker>, change: Change) -> Result<StatusCode, Problem> {
     tracing::info!(?change, "a change of the cluster is asked for");

@@ -165,7 +165,8 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(nodes::leave))
             .routes(routes!(nodes::evict))
             .routes(routes!(cluster::evict))
-            .routes(routes!(cluster::split)),
+            .routes(routes!(cluster::split))
+            .routes(routes!(cluster::finish_upgrade)),
     }
 }
 

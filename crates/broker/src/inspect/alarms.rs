@@ -85,6 +85,12 @@ impl Inspect {
                 alarms.push(alarm("revocation_list", detail));
             }
         }
+        for detail in self.upgrade.faults() {
+            alarms.push(alarm("replica_unusable", detail));
+        }
+        if let Some(detail) = self.upgrade.mixed() {
+            alarms.push(alarm("level_mixed", detail));
+        }
         if let Some(clustered) = self.node.rim.clustered()
             && clustered.cluster().is_open()
         {
@@ -153,11 +159,14 @@ mod tests {
             state: NodeState::Up,
             reach,
             version: String::new(),
+            commit: None,
+            levels: None,
             incarnation: 1,
             connections: None,
             clock_offset_ms: None,
         };
         let status = |own: u64, first: Reach| ClusterStatus {
+            level: None,
             cluster: None,
             env: String::new(),
             node: NodeId(own),

@@ -27,6 +27,7 @@ use futures_util::FutureExt as _;
 use mqtt_proto::{filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
 use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
+use store::ReplicaFault;
 use tokio::time::Instant;
 
 use super::gather::SHORTEST;
@@ -53,11 +54,18 @@ pub(crate) struct Asking(pub(crate) Arc<Inspect>);
 impl Broker for Asking {
     fn readiness(&self) -> (bool, Vec<String>) {
         let node = &self.0.node;
-        let is_ready = node.rim.ready.load(Ordering::Relaxed);
+        let faults = node
+            .opened_store()
+            .map_or_else(Vec::new, |store| store.levels.faults());
+        let is_ready = node.rim.ready.load(Ordering::Relaxed) && faults.is_empty();
         let leaderless = control::without_leader(node).into_iter();
         let lines = leaderless
             .map(|(store, shard)| format!("no node leads shard {shard} of the {store} store"));
-        (is_ready, lines.collect())
+        let faults = faults.into_iter().map(|fault| {
+            let ReplicaFault { store, shard, why } = fault;
+            format!("the replica of shard {shard} of the {store} store cannot be used: {why}")
+        });
+        (is_ready, faults.chain(lines).collect())
     }
 
     fn metrics(&self, format: MetricsFormat) -> Result<Vec<u8>, Box<dyn Error>> {

@@ -14,6 +14,7 @@ use crate::control::ClusterControl;
 use crate::history::History;
 use crate::listeners::Listening;
 use crate::node::Node;
+use crate::upgrade::Upgrade;
 
 /// Questions that a node answers at once, its own and those of other nodes.
 const ANSWERS: usize = 64;
@@ -30,6 +31,7 @@ pub(crate) struct Inspect {
     /// What people call this node.
     pub(super) name: String,
     pub(super) listeners: Vec<Listening>,
+    pub(super) upgrade: Arc<Upgrade>,
     pub(super) started: Instant,
     /// What it has counted in the last hour.
     pub(super) history: History,
@@ -50,6 +52,8 @@ pub(crate) struct About {
     pub(crate) name: String,
     /// Its listeners, by their numbers.
     pub(crate) listeners: Vec<Listening>,
+    /// How far the upgrade of the cluster is.
+    pub(crate) upgrade: Arc<Upgrade>,
 }
 
 impl fmt::Debug for Inspect {
@@ -65,7 +69,11 @@ impl Inspect {
         ban_file: Arc<BanFile>,
         about: About,
     ) -> Arc<Self> {
-        let About { name, listeners } = about;
+        let About {
+            name,
+            listeners,
+            upgrade,
+        } = about;
         Arc::new(Self {
             registry: crate::metrics::registry(Arc::clone(node), &listeners),
             node: Arc::clone(node),
@@ -73,6 +81,7 @@ impl Inspect {
             ban_file,
             name,
             listeners,
+            upgrade,
             started: Instant::now(),
             history: History::default(),
             settings: RwLock::default(),

@@ -96,7 +96,7 @@ async fn admit(
         true => shared.judge(&judging.peer),
         false => remember(shared, &judging.peer).await,
     };
-    let outcome = outcome.map(|()| Some(shared.admission(is_new)));
+    let outcome = outcome.map(|()| Some(shared.admission(is_new, judging.version)));
     conclude(shared, stream, judging, outcome).await
 }
 

@@ -258,7 +258,7 @@ async fn ask(shared: &Arc<Shared>, node: u64) -> Result<(), ConnectError> {
     let dialled = dial_endpoint(shared, &endpoint, Purpose::Join, Some(node)).await?;
     shared.greet(&dialled.peer).map_err(Failure::We)?;
     if let Some(told) = &dialled.admission {
-        shared.take_in(told);
+        shared.take_in(told, dialled.version);
     }
     Ok(())
 }
@@ -273,7 +273,7 @@ fn ask_seeds(shared: Arc<Shared>) -> BoxFuture<'static, Vec<Asked>> {
                 Ok(dialled) => {
                     let outcome = shared.greet(&dialled.peer);
                     if let (Ok(()), Some(told)) = (&outcome, &dialled.admission) {
-                        shared.take_in(told);
+                        shared.take_in(told, dialled.version);
                     }
                     let outcome = outcome.map_err(|refusal| Failure::We(refusal).into());
                     found.push((dialled.peer.place.node, outcome));

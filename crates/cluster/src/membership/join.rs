@@ -11,7 +11,7 @@ use crate::folder::record::Record;
 use crate::links::connect::dial;
 use crate::members::list::Place;
 use crate::membership::error::StartError;
-use crate::protocol::handshake::{Admission, Identity, Purpose};
+use crate::protocol::handshake::{Admission, Identity, Purpose, Words};
 use crate::protocol::refusal::{Failure, Refusal};
 use crate::state::connect_error::ConnectError;
 use crate::state::shared::Shared;
@@ -101,10 +101,13 @@ fn begin(shared: &Shared) -> Record {
 }
 
 async fn join(shared: &Shared) -> Result<Record, StartError> {
-    let (peer, admission) = find_member(shared).await?;
-    let welcome = admission.welcome.into();
+    let (peer, admission, version) = find_member(shared).await?;
+    let words = Words::decode(&admission.welcome, version);
+    let words = words.ok_or_else(|| StartError::Welcome("it makes no sense".to_owned()))?;
+    let welcome = words.welcome.into();
     let welcomed = shared.handler.welcomed(&welcome);
     welcomed.map_err(StartError::Welcome)?;
+    shared.handler.noted(version, &words.note);
     tracing::info!(
         cluster = format_args!("{:016x}", peer.cluster),
         member = peer.place.address,
@@ -122,14 +125,14 @@ async fn join(shared: &Shared) -> Result<Record, StartError> {
 }
 
 /// Asks all seeds, again and again.
-async fn find_member(shared: &Shared) -> Result<(Identity, Admission), StartError> {
+async fn find_member(shared: &Shared) -> Result<(Identity, Admission, u16), StartError> {
     let mut said: Option<Instant> = None;
     while !shared.options.give_up.load(Relaxed) {
         let mut problems = Vec::new();
         for (address, host) in resolve(shared, &mut problems).await {
             match dial(shared, address, &host, Purpose::Join, None).await {
                 Ok(dialled) => match dialled.admission {
-                    Some(admission) => return Ok((dialled.peer, admission)),
+                    Some(admission) => return Ok((dialled.peer, admission, dialled.version)),
                     None => problems.push(format!("{address}: it tells nothing")),
                 },
                 Err(ConnectError::Failure(failure)) => match failure {

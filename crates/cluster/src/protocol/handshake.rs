@@ -70,6 +70,36 @@ pub(crate) struct Admission {
     pub(crate) welcome: Vec<u8>,
 }
 
+/// The version since which an admission has a note beside the welcome.
+const NOTES_SINCE: u16 = 8;
+
+/// What [`Admission::welcome`] holds: for a new node what it keeps, and for each a note that it hears at each of its starts.
+#[derive(PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Words {
+    pub(crate) welcome: Vec<u8>,
+    pub(crate) note: Vec<u8>,
+}
+
+impl Words {
+    pub(crate) fn encode(self, version: u16) -> Vec<u8> {
+        match version < NOTES_SINCE {
+            true => self.welcome,
+            false => encode(&self),
+        }
+    }
+
+    /// `None`: it makes no sense.
+    pub(crate) fn decode(bytes: &[u8], version: u16) -> Option<Self> {
+        match version < NOTES_SINCE {
+            true => Some(Self {
+                welcome: bytes.to_vec(),
+                note: Vec::new(),
+            }),
+            false => postcard::from_bytes(bytes).ok(),
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Hello {
     identity: Identity,

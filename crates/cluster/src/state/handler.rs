@@ -43,6 +43,15 @@ pub trait Handler: Send + Sync + 'static {
     /// What to tell a node that joins; at most [1 MiB](WELCOME_LIMIT).
     fn welcome(&self) -> Bytes;
 
+    /// What a node is told that joins, and a member each time it is started, in the version of the protocol that was agreed on with
+    /// it. A few bytes; those of a version before 8 are told nothing.
+    fn note(&self, version: u16) -> Bytes;
+
+    /// A member that this node has dialled at its start has said this, in the version that was agreed on with it; empty: nothing.
+    /// Called before [`Cluster::start`](crate::Cluster::start) returns, once for each of them, and later when members are asked
+    /// again.
+    fn noted(&self, version: u16, note: &[u8]);
+
     /// This node has joined, and was told this. Called once in a node's life, before
     /// [`Cluster::start`](crate::Cluster::start) returns; the bytes are kept.
     ///

@@ -18,7 +18,7 @@ use crate::members::list::{Details, Member, Members, Place, Roster, State};
 use crate::members::reach::{Contact, Reach, judge};
 use crate::options::Options;
 use crate::protocol::channel::Channel;
-use crate::protocol::handshake::{Admission, Identity, Party};
+use crate::protocol::handshake::{Admission, Identity, Party, Words};
 use crate::protocol::refusal::{Failure, Refusal, ShutOut};
 use crate::state::calls::Calls;
 use crate::state::clock::Clock;
@@ -305,8 +305,8 @@ impl Shared {
         Ok(())
     }
 
-    /// What a new node is told; a member, which was welcomed once, is told who the others are.
-    pub(crate) fn admission(&self, is_new: bool) -> Admission {
+    /// What a new node is told; a member, which was welcomed once, is told who the others are. `version`: that was agreed on.
+    pub(crate) fn admission(&self, is_new: bool, version: u16) -> Admission {
         let welcome = match is_new {
             true => self.handler.welcome(),
             false => Bytes::new(),
@@ -324,12 +324,19 @@ impl Shared {
             gossip_key: self.membership().map_or([0; 32], |known| known.gossip_key),
             evicted,
             members,
-            welcome: welcome.to_vec(),
+            welcome: Words {
+                welcome: welcome.to_vec(),
+                note: self.handler.note(version).to_vec(),
+            }
+            .encode(version),
         }
     }
 
     /// A member has told who the others are: the folder may not know that some have come, gone or moved.
-    pub(crate) fn take_in(&self, told: &Admission) {
+    pub(crate) fn take_in(&self, told: &Admission, version: u16) {
+        // Nobody relies on a note: what is none is as if nothing were said.
+        let note = Words::decode(&told.welcome, version).map_or_else(Vec::new, |words| words.note);
+        self.handler.noted(version, &note);
         let mut roster = self.roster.lock();
         // What is too much comes again with gossip, and is complained of then.
         for place in &told.members {

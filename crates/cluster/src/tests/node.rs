@@ -119,6 +119,12 @@ impl Handler for Recorder {
         Bytes::from_static(b"three shards")
     }
 
+    fn note(&self, _: u16) -> Bytes {
+        Bytes::from_static(b"note")
+    }
+
+    fn noted(&self, _: u16, _: &[u8]) {}
+
     fn welcomed(&self, welcome: &Bytes) -> Result<(), String> {
         self.note(Told::Welcomed(welcome.clone()));
         Ok(())

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use hashing::HashMap;
 use serde::{Deserialize, Serialize};
 
-use super::name::{self, ClientName};
+use super::name::{self, ClientName, Naming};
 use super::tables::FENCE;
 use crate::touched::Touched;
-use crate::{Changes, NameHash, row};
+use crate::{Changes, row};
 
 /// How long a fence is known, in ms.
 pub(super) const FENCE_MS: u64 = 60_000;
@@ -30,7 +30,7 @@ pub(super) const FENCES: usize = 100_000;
 /// Those of a shard. Each half of a shard that is split has all of them.
 #[derive(Debug)]
 pub(super) struct Fences {
-    hash: NameHash,
+    naming: Naming,
     publishers: HashMap<Arc<str>, Fence>,
     /// When they were raised, in ms.
     raised: BTreeSet<(u64, Arc<str>)>,
@@ -47,9 +47,9 @@ pub(super) struct Fence {
 }
 
 impl Fences {
-    pub(super) fn new(hash: NameHash) -> Self {
+    pub(super) fn new(naming: Naming) -> Self {
         Self {
-            hash,
+            naming,
             publishers: HashMap::default(),
             raised: BTreeSet::new(),
             touched: Touched::new(),
@@ -62,7 +62,7 @@ impl Fences {
     /// A checkpoint is under way.
     pub(super) fn split(&self) -> Self {
         Self {
-            hash: self.hash,
+            naming: self.naming,
             publishers: self.publishers.clone(),
             raised: self.raised.clone(),
             touched: self.touched.split(),
@@ -71,14 +71,14 @@ impl Fences {
 
     /// Whether a later connection of the publisher has released something.
     pub(super) fn is_over(&self, publisher: &ClientName, epoch: u64) -> bool {
-        let name = name::shortened(publisher.as_str(), self.hash);
+        let name = self.naming.name_of(publisher.as_str());
         let fence = self.publishers.get(&*name);
         fence.is_some_and(|fence| epoch < fence.epoch)
     }
 
     /// A connection has released something. False: it is over.
     pub(super) fn raise(&mut self, publisher: &ClientName, epoch: u64, now_ms: u64) -> bool {
-        let publisher = &*name::shortened(publisher.as_str(), self.hash);
+        let publisher = &*self.naming.name_of(publisher.as_str());
         let known = self.publishers.get_key_value(publisher);
         let known = known.map(|(name, fence)| (Arc::clone(name), *fence));
         let name = match known {
@@ -124,12 +124,26 @@ impl Fences {
 
     /// A row of the tables. One by a long identifier, of an earlier version, is written anew at the next checkpoint.
     pub(super) fn load(&mut self, publisher: &str, fence: Fence) {
-        let name = name::shortened(publisher, self.hash).into();
-        if name::is_long(publisher) {
+        let name = self.naming.name_of(publisher).into();
+        if self.naming.is_long(publisher) {
             self.touch(&publisher.into(), true);
             self.touch(&name, false);
         }
         self.insert(name, fence);
+    }
+
+    /// Clients are named so from now on: rows by long identifiers are written anew at the next checkpoint.
+    pub(super) fn rename(&mut self, naming: Naming) {
+        self.naming = naming;
+        let long = self.publishers.iter();
+        let long = long.filter(|(publisher, _)| naming.is_long(publisher));
+        let long: Vec<_> = long.map(|(of, fence)| (Arc::clone(of), *fence)).collect();
+        for (publisher, fence) in long {
+            self.raised
+                .remove(&(fence.raised_ms, Arc::clone(&publisher)));
+            self.publishers.remove(&publisher);
+            self.load(&publisher, fence);
+        }
     }
 
     fn insert(&mut self, publisher: Arc<str>, fence: Fence) {
@@ -148,7 +162,7 @@ impl Fences {
     }
 
     pub(super) fn collect(&mut self, changes: &mut Changes) {
-        let (publishers, hash) = (&self.publishers, self.hash);
+        let (publishers, hash) = (&self.publishers, self.naming.hash);
         self.touched.collect(changes, |name| {
             let key = row::key(FENCE, name::slot_of(name, hash), name);
             (key, publishers.get(name).map(row::encode))

@@ -8,7 +8,7 @@ use super::name::InboxId;
 use super::queue::Queue;
 use super::queue::ages::Ages;
 use super::tables::{INBOX, InboxRow, LEGACY, Rest};
-use crate::{Changes, row};
+use crate::{Changes, Level, row};
 
 /// Which router has the subscriptions of an inbox: the one of the shard, or one from before a split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -145,9 +145,25 @@ impl Inbox {
         }
     }
 
-    /// Hands out the inbox's row and those of its queue.
-    pub(super) fn collect(&mut self, changes: &mut Changes) {
+    fn rest(&self, level: Level) -> Rest {
+        if !level.has_classes() {
+            return Rest {
+                lingers: self.lingers,
+                ..Rest::default()
+            };
+        }
         let marks = self.queue.ages().map(Ages::to_write);
+        Rest {
+            lingers: self.lingers,
+            away_since: self.away_since,
+            class: self.class,
+            marks: marks.unwrap_or_default(),
+        }
+    }
+
+    /// Hands out the inbox's row and those of its queue.
+    pub(super) fn collect(&mut self, changes: &mut Changes, level: Level) {
+        let rest = self.rest(level);
         let row = InboxRow {
             number: self.number,
             incarnation: self.incarnation,
@@ -160,12 +176,7 @@ impl Inbox {
             bytes: self.queue.bytes(),
             sent: self.queue.sent(),
             released: self.queue.released(),
-            rest: Rest {
-                lingers: self.lingers,
-                away_since: self.away_since,
-                class: self.class,
-                marks: marks.unwrap_or_default(),
-            },
+            rest,
         };
         changes.put(self.key(), row::encode(&row));
         self.queue.collect(changes);

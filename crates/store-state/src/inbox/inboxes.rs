@@ -12,12 +12,11 @@ use hashbrown::HashTable;
 use hashing::{HashBuilder, HashMap};
 
 use super::inbox::Inbox;
-use super::name::{self, InboxId, SessionName};
-use crate::NameHash;
+use super::name::{InboxId, Naming, SessionName};
 
 #[derive(Debug)]
 pub(super) struct Inboxes {
-    hash: NameHash,
+    naming: Naming,
     by_number: HashMap<u64, Box<Inbox>>,
     /// Numbers, found by client.
     by_client: HashTable<u64>,
@@ -29,9 +28,9 @@ pub(super) struct Inboxes {
 }
 
 impl Inboxes {
-    pub(super) fn new(hash: NameHash) -> Self {
+    pub(super) fn new(naming: Naming) -> Self {
         Self {
-            hash,
+            naming,
             by_number: HashMap::default(),
             by_client: HashTable::default(),
             hasher: HashBuilder::default(),
@@ -56,6 +55,12 @@ impl Inboxes {
         };
         let hash = self.hasher.hash_one(client);
         self.by_client.find(hash, is_it).copied()
+    }
+
+    /// Whether the session of a client has begun with the connection of this epoch.
+    pub(super) fn has_begun(&self, client: &str, epoch: u64) -> bool {
+        let inbox = self.number_of(client).and_then(|number| self.get(number));
+        inbox.is_some_and(|inbox| inbox.incarnation == epoch)
     }
 
     /// The inbox of a client, by its identifier or its name.
@@ -96,7 +101,7 @@ impl Inboxes {
 
     /// What the client of a session is called, however a request names the session. Empty: there is no such inbox.
     pub(super) fn name_of<'a>(&'a mut self, session: &'a SessionName) -> Cow<'a, str> {
-        let hash = self.hash;
+        let naming = self.naming;
         let client = match session {
             SessionName::Client(name) => name.as_str(),
             SessionName::Inbox(_) => match self.named(session) {
@@ -104,14 +109,24 @@ impl Inboxes {
                 None => "",
             },
         };
-        name::shortened(client, hash)
+        naming.name_of(client)
+    }
+
+    /// Clients are named so from now on.
+    pub(super) fn rename(&mut self, naming: Naming) {
+        self.naming = naming;
+        let long = self.by_number.iter();
+        let long = long.filter(|(_, inbox)| naming.is_long(&inbox.client));
+        self.long = long
+            .map(|(number, inbox)| (naming.name_of(&inbox.client).into(), *number))
+            .collect();
     }
 
     /// Adds an inbox whose number and client are new.
     pub(super) fn insert(&mut self, inbox: Inbox) {
         let (number, hash) = (inbox.number, self.hasher.hash_one(&*inbox.client));
-        if name::is_long(&inbox.client) {
-            let name = name::shortened(&inbox.client, self.hash);
+        if self.naming.is_long(&inbox.client) {
+            let name = self.naming.name_of(&inbox.client);
             self.long.insert(name.into(), number);
         }
         self.by_number.insert(number, Box::new(inbox));
@@ -124,9 +139,8 @@ impl Inboxes {
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Box<Inbox>> {
         let inbox = self.by_number.remove(&number)?;
-        if name::is_long(&inbox.client) {
-            self.long
-                .remove(&*name::shortened(&inbox.client, self.hash));
+        if self.naming.is_long(&inbox.client) {
+            self.long.remove(&*self.naming.name_of(&inbox.client));
         }
         let hash = self.hasher.hash_one(&*inbox.client);
         if let Ok(found) = self.by_client.find_entry(hash, |&of| of == number) {
@@ -137,7 +151,7 @@ impl Inboxes {
 
     /// Takes out the inboxes and legacies of the slots from `at` on. `moved` is told of each.
     pub(super) fn split_off(&mut self, at: u16, mut moved: impl FnMut(&Inbox)) -> Self {
-        let mut upper = Self::new(self.hash);
+        let mut upper = Self::new(self.naming);
         let moves = |inbox: &Inbox| inbox.queue.slot() >= at;
         let inboxes = self.by_number.extract_if(|_, inbox| moves(inbox));
         // The map has room for all from the beginning: to grow it would move what is in it.

@@ -7,7 +7,7 @@
 
 use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
-use super::{ClientName, InboxOutlet, InboxReply, Queued, name};
+use super::{ClientName, InboxOutlet, InboxReply, Queued};
 use crate::TableError;
 
 /// Messages that are told at once, and their accounted bytes.
@@ -28,10 +28,10 @@ impl InboxMachine {
         done: &[u64],
         context: &Context<'_>,
     ) -> Result<InboxReply, TableError> {
+        let naming = self.naming;
         let legacy = self.inboxes.legacies.get_mut(&number);
-        let hash = self.hash;
         let is_of = |legacy: &&mut Box<Inbox>| {
-            [&*legacy.client, &*name::shortened(&legacy.client, hash)].contains(&client.as_str())
+            [&*legacy.client, &*naming.name_of(&legacy.client)].contains(&client.as_str())
         };
         let Some(legacy) = legacy.filter(is_of) else {
             return Ok(InboxReply::LeftBehind(Vec::new()));

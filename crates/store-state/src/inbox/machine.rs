@@ -7,20 +7,22 @@ use mqtt_session::{ClassId, Timestamp};
 use super::acknowledge;
 use super::attach::Connection;
 use super::calls::Calls;
+use super::checkpoint;
 use super::fences::Fences;
 use super::filters::Filters;
-use super::inbox::is_shared;
+use super::inbox::{Inbox, is_shared};
 use super::inboxes::Inboxes;
 use super::matching::Matching;
 use super::members::Members;
+use super::name::Naming;
 use super::origins::Origins;
 use super::owed::OwedMessages;
 use super::publishing::{Publication, Publishing};
 use super::stock::Stock;
 use super::survey;
-use super::{Call, InboxOp, InboxOutlet, InboxReply, Queued};
+use super::{Call, InboxOp, InboxOutlet, InboxReply, Queued, SessionName};
 use crate::{
-    Changes, Header, Limits, LoadError, Machine, NameHash, SlotRange, Slots, Survey, Table,
+    Changes, Header, Level, Limits, LoadError, Machine, NameHash, SlotRange, Slots, Survey, Table,
     TableError,
 };
 
@@ -31,7 +33,8 @@ use crate::{
 #[derive(Debug)]
 pub struct InboxMachine {
     pub(super) range: SlotRange,
-    pub(super) hash: NameHash,
+    /// How clients are named, and the level of what is written and done with an entry.
+    pub(super) naming: Naming,
     /// Each node's incarnation.
     pub(super) nodes: BTreeMap<u64, u64>,
     /// The number of the next inbox. None is used again.
@@ -99,7 +102,56 @@ impl Machine for InboxMachine {
     type Outlet = dyn InboxOutlet;
 
     fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
-        Self::from_tables(slots, table)
+        checkpoint::load(slots, table)
+    }
+
+    fn raise(&mut self, level: Level) {
+        assert!(
+            self.left.is_none() && self.publishing.is_none(),
+            "a shard is raised between two operations"
+        );
+        let before = std::mem::replace(&mut self.naming.level, level);
+        let naming = self.naming;
+        self.stock.raise(level);
+        if level.shortens_names() && !before.shortens_names() {
+            self.inboxes.rename(naming);
+            self.origins.rename_all(naming);
+            self.fences.rename(naming);
+        }
+        let inboxes = &self.inboxes;
+        let inbox_of = |number| inboxes.get(number).map(Inbox::id);
+        self.owed.raise(naming, inbox_of);
+    }
+
+    fn lowered(&self, mut op: InboxOp, level: Level) -> Option<InboxOp> {
+        if level >= Level::SPLITS {
+            return Some(op);
+        }
+        if let Some(session) = op.session_mut()
+            && let SessionName::Inbox(id) = session
+        {
+            let inbox = self.inboxes.get(id.number.0);
+            // Of a session that has ended: no client has this identifier.
+            let client = inbox.map_or("\0", |inbox| &inbox.client);
+            *session = client.into();
+        }
+        match op.without_class()? {
+            // Replicas of that level would begin the session anew if its own connection said so again.
+            InboxOp::Attach {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume: false,
+            } if self.inboxes.has_begun(&client, epoch) => Some(InboxOp::Attach {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume: true,
+            }),
+            op => Some(op),
+        }
     }
 
     fn slot(op: &InboxOp, hash: NameHash) -> Option<u16> {

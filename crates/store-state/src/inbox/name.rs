@@ -14,7 +14,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::NameHash;
+use crate::{Level, NameHash};
 
 /// Bytes of the longest identifier that is its own name.
 const LONGEST: usize = 40;
@@ -41,7 +41,8 @@ impl ClientName {
     /// The name of a client, or of whatever else the broker publishes in the name of. `hash`: of the cluster.
     #[must_use]
     pub fn of(client: &str, hash: NameHash) -> Self {
-        Self(shortened(client, hash).into())
+        let level = Level::NEWEST;
+        Self(Naming { hash, level }.name_of(client).into())
     }
 
     /// The name in text.
@@ -76,19 +77,38 @@ impl fmt::Display for ClientName {
     }
 }
 
-/// The name of a client with this identifier or name.
-pub(super) fn shortened(client: &str, hash: NameHash) -> Cow<'_, str> {
-    if !is_long(client) {
-        return Cow::Borrowed(client);
+/// How a shard names clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Naming {
+    pub(super) hash: NameHash,
+    pub(super) level: Level,
+}
+
+impl Naming {
+    /// The name of a client with this identifier or name.
+    pub(super) fn name_of(self, client: &str) -> Cow<'_, str> {
+        if self.is_long(client) {
+            Cow::Owned(hashed(client, self.hash))
+        } else {
+            Cow::Borrowed(client)
+        }
     }
+
+    /// Whether an identifier is not its own name.
+    pub(super) fn is_long(self, client: &str) -> bool {
+        self.level.shortens_names() && is_long(client)
+    }
+}
+
+/// What stands for a long identifier.
+fn hashed(client: &str, hash: NameHash) -> String {
     let digest = Sha256::digest(client.as_bytes());
     let digits = digest.iter().take(HASH_BYTES);
     let digits: String = digits.map(|byte| format!("{byte:02x}")).collect();
-    Cow::Owned(format!("{HASHED}{:04x}{digits}", hash.slot_of(client)))
+    format!("{HASHED}{:04x}{digits}", hash.slot_of(client))
 }
 
-/// Whether an identifier is not its own name.
-pub(super) fn is_long(client: &str) -> bool {
+fn is_long(client: &str) -> bool {
     client.len() > LONGEST
 }
 

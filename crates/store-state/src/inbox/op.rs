@@ -325,6 +325,74 @@ impl InboxOp {
         }
     }
 
+    /// The operation as logs can have it that know of no classes and drop nothing that is queued; `None`: they cannot.
+    pub(super) fn without_class(self) -> Option<Self> {
+        match self {
+            Self::AttachAs {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume: true,
+                last: Some((last, knows_owed)),
+                ..
+            } => Some(Self::AttachAgain {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                last,
+                knows_owed,
+            }),
+            Self::AttachAs {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+                ..
+            } => Some(Self::Attach {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+            }),
+            Self::Trim { .. } => None,
+            other => Some(other),
+        }
+    }
+
+    /// The session that this is for, if it is for one that is there.
+    pub(super) fn session_mut(&mut self) -> Option<&mut SessionName> {
+        match self {
+            Self::Detach { session, .. }
+            | Self::Remove { session, .. }
+            | Self::Subscribe { session, .. }
+            | Self::Unsubscribe { session, .. }
+            | Self::Deliver { session, .. }
+            | Self::Acknowledge { session, .. }
+            | Self::Receipt { session, .. }
+            | Self::Replay { session, .. }
+            | Self::DeliverOnce { session, .. }
+            | Self::DeliverFenced { session, .. }
+            | Self::Linger { session, .. }
+            | Self::DeliverLate { session, .. }
+            | Self::Trim { session, .. } => Some(session),
+            Self::NodeUp { .. }
+            | Self::Attach { .. }
+            | Self::AttachAgain { .. }
+            | Self::AttachAs { .. }
+            | Self::HandOver { .. }
+            | Self::Publish { .. }
+            | Self::PublishOnce { .. }
+            | Self::PublishFenced { .. }
+            | Self::Release { .. }
+            | Self::ReleaseFenced { .. }
+            | Self::Forget { .. } => None,
+        }
+    }
+
     /// The session that this is for, if it is for one that is there.
     #[must_use]
     pub fn session(&self) -> Option<&SessionName> {

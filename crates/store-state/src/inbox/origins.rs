@@ -22,7 +22,7 @@ use mqtt_proto::PacketId;
 use mqtt_session::PacketIdSet;
 
 use super::Origin;
-use super::name::{self, ClientName};
+use super::name::{self, ClientName, Naming};
 use super::tables::{
     BROKERS, BrokersRow, ORIGINS, OriginsRow, PAGE, PageRow, RELEASED, ReleasedRow,
 };
@@ -51,7 +51,7 @@ pub(super) const LINGER_MOST: usize = 100_000;
 /// and have published to inboxes of the other.
 #[derive(Debug)]
 pub(super) struct Origins {
-    hash: NameHash,
+    naming: Naming,
     publishers: HashMap<Arc<str>, Publisher>,
     /// What the broker published and is released: when, in ms, for whom, in which incarnation.
     released: BTreeSet<(u64, Arc<str>, u64)>,
@@ -213,9 +213,9 @@ impl Row {
 }
 
 impl Origins {
-    pub(super) fn new(hash: NameHash) -> Self {
+    pub(super) fn new(naming: Naming) -> Self {
         Self {
-            hash,
+            naming,
             publishers: HashMap::default(),
             released: BTreeSet::new(),
             open: 0,
@@ -230,7 +230,7 @@ impl Origins {
     /// A checkpoint is under way.
     pub(super) fn split(&self) -> Self {
         Self {
-            hash: self.hash,
+            naming: self.naming,
             publishers: self.publishers.clone(),
             released: self.released.clone(),
             open: self.open,
@@ -241,7 +241,7 @@ impl Origins {
 
     /// What a publisher is known by: that of requests of earlier versions may be long.
     fn name<'a>(&self, client: &'a ClientName) -> Cow<'a, str> {
-        name::shortened(client.as_str(), self.hash)
+        self.naming.name_of(client.as_str())
     }
 
     pub(super) fn knows(&self, origin: &Origin, part: u64) -> bool {
@@ -466,8 +466,8 @@ impl Origins {
     /// A page of a publisher, by its identifier if an earlier version has written it: then it is written anew at the
     /// next checkpoint.
     pub(super) fn load_page(&mut self, client: &str, incarnation: u64, row: &PageRow) {
-        let short = name::shortened(client, self.hash);
-        if name::is_long(client) {
+        let short = self.naming.name_of(client);
+        if self.naming.is_long(client) {
             let pages: BTreeSet<u8> = row
                 .iter()
                 .filter_map(|(id, _)| PacketId::new(*id))
@@ -495,8 +495,8 @@ impl Origins {
 
     /// What the broker published, likewise.
     pub(super) fn load_of_broker(&mut self, client: &str, incarnation: u64, row: BrokersRow) {
-        let short = name::shortened(client, self.hash);
-        if name::is_long(client) {
+        let short = self.naming.name_of(client);
+        if self.naming.is_long(client) {
             self.rename(client, &short, incarnation, RowOf::Broker);
         }
         let (name, publisher) = self.publisher(&short);
@@ -517,11 +517,37 @@ impl Origins {
         self.touch(&name.into(), incarnation, of, false);
     }
 
+    /// Clients are named so from now on: rows by long identifiers are written anew at the next checkpoint.
+    pub(super) fn rename_all(&mut self, naming: Naming) {
+        self.naming = naming;
+        let long = self
+            .publishers
+            .extract_if(|client, _| naming.is_long(client));
+        for (client, publisher) in long.collect::<Vec<_>>() {
+            let short: Arc<str> = naming.name_of(&client).into();
+            for (incarnation, received) in &publisher.sessions {
+                for page in received.pages() {
+                    self.rename(&client, &short, *incarnation, RowOf::Page(page));
+                }
+            }
+            for incarnation in publisher.open.keys().chain(publisher.released.keys()) {
+                self.rename(&client, &short, *incarnation, RowOf::Broker);
+            }
+            for (incarnation, (_, at)) in &publisher.released {
+                self.released
+                    .remove(&(*at, Arc::clone(&client), *incarnation));
+                self.released
+                    .insert((*at, Arc::clone(&short), *incarnation));
+            }
+            self.publishers.insert(short, publisher);
+        }
+    }
+
     /// A row of the layout before this one. It is written anew at the next checkpoint.
     pub(super) fn load_superseded(&mut self, client: &str, entries: OriginsRow) {
         self.superseded
-            .push(row::key(ORIGINS, self.hash.slot_of(client), client));
-        let short = name::shortened(client, self.hash);
+            .push(row::key(ORIGINS, self.naming.hash.slot_of(client), client));
+        let short = self.naming.name_of(client);
         for (incarnation, packet_id, part) in entries {
             let (name, publisher) = self.publisher(&short);
             let of = if let Some(id) = PacketId::new(packet_id) {
@@ -550,8 +576,8 @@ impl Origins {
     /// The same of what was released. After the entries.
     pub(super) fn load_superseded_released(&mut self, client: &str, released: ReleasedRow) {
         self.superseded
-            .push(row::key(RELEASED, self.hash.slot_of(client), client));
-        let short = name::shortened(client, self.hash);
+            .push(row::key(RELEASED, self.naming.hash.slot_of(client), client));
+        let short = self.naming.name_of(client);
         for (incarnation, at) in released {
             self.linger(&short, incarnation..=incarnation, at);
         }
@@ -562,7 +588,7 @@ impl Origins {
             changes.delete(key);
         }
         let publishers = &self.publishers;
-        let hash = self.hash;
+        let hash = self.naming.hash;
         self.touched.collect(changes, |row| {
             let publisher = publishers.get(&row.publisher);
             let value = publisher.and_then(|publisher| publisher.row(row.incarnation, row.of));

@@ -150,8 +150,8 @@ impl InboxMachine {
     ) -> Result<InboxReply, TableError> {
         let group = items.first().and_then(|item| item.group.as_deref());
         let part = match group {
-            Some(group) => part_for(self.hash, group),
-            None => part_for(self.hash, &self.inboxes.name_of(session)),
+            Some(group) => part_for(self.naming.hash, group),
+            None => part_for(self.naming.hash, &self.inboxes.name_of(session)),
         };
         if let Some(origin) = origin.filter(|origin| self.origins.knows(origin, part)) {
             return Ok(again(self.origins.refused_before(origin)));

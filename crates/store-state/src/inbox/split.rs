@@ -23,7 +23,7 @@ impl Split for InboxMachine {
             self.left.is_none() && self.publishing.is_none(),
             "a shard is split between two operations"
         );
-        let (mut stock, mut attached) = (Stock::default(), 0);
+        let (mut stock, mut attached) = (Stock::new(self.naming.level), 0);
         let inboxes = self.inboxes.split_off(at, |inbox| {
             stock.count(inbox);
             attached += usize::from(inbox.is_attached());
@@ -32,7 +32,7 @@ impl Split for InboxMachine {
         self.attached -= attached;
         Self {
             range: SlotRange { first: at, last },
-            hash: self.hash,
+            naming: self.naming,
             nodes: self.nodes.clone(),
             next_inbox: self.next_inbox,
             next_body: self.next_body,

@@ -19,13 +19,21 @@ use super::inboxes::Inboxes;
 use super::longest::{Extent, Longest};
 use super::tables::QueueKey;
 use super::weight::{REFERENCE, Weight};
-use crate::{Changes, SlotRange, Table, TableError, row};
+use crate::{Changes, Level, SlotRange, Table, TableError, row};
 
 /// Estimated bytes of a row that is to be removed.
 const REMOVAL: usize = 64;
 
 /// Estimated bytes of an inbox's row.
 const INBOX_ROW: usize = 256;
+
+/// Which checkpoint is next.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    number: u32,
+    /// What rows are written as.
+    level: Level,
+}
 
 #[derive(Debug)]
 pub(super) struct Stock {
@@ -35,7 +43,7 @@ pub(super) struct Stock {
     /// Rows that are being removed.
     going: BTreeSet<QueueKey>,
     /// Counts checkpoints, from 1. Inboxes are touched in a round; those of the last round are due.
-    round: u32,
+    round: Round,
     /// Inboxes whose rows are to be written, each once.
     touched: Vec<u64>,
     /// Inboxes whose queues may hold something: those that do, and some that have changed since they were looked at.
@@ -125,11 +133,16 @@ impl Stock {
         self.gone.contains(&key) || self.going.contains(&key)
     }
 
+    /// Rows are those of this level from now on.
+    pub(super) fn raise(&mut self, level: Level) {
+        self.round.level = level;
+    }
+
     /// An inbox is about to change.
     pub(super) fn touch(&mut self, inbox: &mut Inbox) {
         self.settle(inbox);
         if inbox.round == 0 {
-            inbox.round = self.round;
+            inbox.round = self.round.number;
             self.touched.push(inbox.number);
             self.fresh += INBOX_ROW;
         }
@@ -145,8 +158,8 @@ impl Stock {
 
     /// An inbox is about to change in memory, or to be removed: the checkpoint under way gets it as it is.
     pub(super) fn settle(&mut self, inbox: &mut Inbox) {
-        if inbox.round != 0 && inbox.round != self.round {
-            inbox.collect(&mut self.early);
+        if inbox.round != 0 && inbox.round != self.round.number {
+            inbox.collect(&mut self.early, self.round.level);
             self.collected.push(inbox.number);
         }
     }
@@ -269,7 +282,7 @@ impl Stock {
             return false;
         }
         self.collecting = true;
-        self.round += 1;
+        self.round.number += 1;
         self.writing = std::mem::take(&mut self.fresh);
         self.due = std::mem::take(&mut self.touched);
         self.due_ended = std::mem::take(&mut self.ended);
@@ -289,9 +302,9 @@ impl Stock {
         for number in last(rows, &mut self.due) {
             if let Some(inbox) = inboxes.any_mut(number)
                 && inbox.round != 0
-                && inbox.round != self.round
+                && inbox.round != self.round.number
             {
-                inbox.collect(changes);
+                inbox.collect(changes, self.round.level);
                 self.collected.push(number);
             }
         }
@@ -339,13 +352,14 @@ fn last(count: usize, numbers: &mut Vec<u64>) -> std::vec::Drain<'_, u64> {
     numbers.drain(numbers.len().saturating_sub(count)..)
 }
 
-impl Default for Stock {
-    fn default() -> Self {
+impl Stock {
+    /// Of a shard of a level.
+    pub(super) fn new(level: Level) -> Self {
         Self {
             bodies: Bodies::default(),
             gone: BTreeSet::new(),
             going: BTreeSet::new(),
-            round: 1,
+            round: Round { number: 1, level },
             touched: Vec::new(),
             listed: Vec::new(),
             collecting: false,

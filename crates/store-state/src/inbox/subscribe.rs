@@ -24,7 +24,7 @@ impl InboxMachine {
             let filter = &*subscription.filter;
             let is_new = *before == Before::Nothing;
             if subscription.wants_retained(is_new) {
-                self.owed.owe(id, filter);
+                self.owed.owe(id, &inbox.client, filter);
             }
             if is_new {
                 self.stock.filter_bytes += filter.len();

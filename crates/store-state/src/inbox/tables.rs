@@ -23,6 +23,7 @@
 //!
 //! Deliberately absent: when a row is written.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mqtt_proto::QoS;
@@ -34,7 +35,7 @@ use super::queue::ages::Mark;
 use super::weight::Weight;
 use super::{Item, Owed, StoredSubscription};
 use crate::survey::ensure;
-use crate::{LoadError, SlotRange, Table, TableError, row, wire};
+use crate::{Level, LoadError, SlotRange, Table, TableError, row, wire};
 
 pub(super) const MACHINE: &[u8] = b"M";
 /// With the slot 0, as all keys have one.
@@ -248,6 +249,45 @@ pub fn each_stored(
         visit(row::name(key)?, inbox.epoch);
         Ok(())
     })
+}
+
+/// What the rows of a shard show of the level of the program that wrote them, of those that knew of no levels. `None`: nothing
+/// that the two have in different ways. Reads rows until one shows it.
+///
+/// # Errors
+/// A row is damaged, or the tables cannot be read.
+pub fn level_shown(table: &dyn Table) -> Result<Option<Level>, LoadError> {
+    let has = |kind: u8| -> Result<bool, LoadError> {
+        let mut found = false;
+        table.range(&[kind], &[kind + 1], &mut |_, _| {
+            found = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    };
+    if has(PENDING_FILTER)? {
+        return Ok(Some(Level::SPLITS));
+    }
+    if has(PENDING_OF_CLIENT)? {
+        return Ok(Some(Level::UNGATED));
+    }
+    let mut shown = Ok(None);
+    table.range(&[INBOX], &[INBOX + 1], &mut |key, value| {
+        shown = row::decode(key, value).map(|inbox: InboxRow| {
+            let rest = inbox.rest;
+            let has_later = !rest.marks.is_empty() || rest.class != ClassId::DEFAULT;
+            match (has_later, inbox.alive) {
+                (true, _) => Some(Level::SPLITS),
+                (false, 0) => None,
+                (false, _) => Some(Level::UNGATED),
+            }
+        });
+        match shown {
+            Ok(None) => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    })?;
+    shown
 }
 
 /// What stands at the end of an inbox's row, as far as it is not zero.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mqtt_session::Timestamp;
+
 use super::SessionMachine;
 use super::record::Record;
 
@@ -36,6 +38,12 @@ impl SessionSummary {
             user: record.user.clone(),
         }
     }
+}
+
+/// Sessions whose clients have been away since before a time, to the hour.
+#[must_use]
+pub fn away_before(machine: &SessionMachine, at: Timestamp) -> usize {
+    machine.records.away_before(at.0)
 }
 
 /// The record of a client.

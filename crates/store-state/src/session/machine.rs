@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mqtt_session::Timestamp;
-
 use super::by_epoch::ByEpoch;
 use super::held::HeldWills;
 use super::older_wills;
@@ -15,7 +13,9 @@ use super::tables::Unsaved;
 use super::{
     ClaimByUser, ClaimRequest, OfAnotherUser, SessionOp, SessionOutlet, SessionReply, StoredWill,
 };
-use crate::{Changes, Header, LoadError, Machine, NameHash, Slots, Survey, Table, TableError};
+use crate::{
+    Changes, Header, Level, LoadError, Machine, NameHash, Slots, Survey, Table, TableError,
+};
 
 /// The sessions of one shard. All of them are in memory; the tables are read only at the start.
 #[derive(Debug)]
@@ -60,6 +60,11 @@ impl Machine for SessionMachine {
 
     fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
         super::tables::load(slots, table)
+    }
+
+    fn lowered(&self, op: SessionOp, level: Level) -> Option<SessionOp> {
+        let is_later = matches!(op, SessionOp::End { .. });
+        (!is_later || level >= Level::SPLITS).then_some(op)
     }
 
     fn slot(op: &SessionOp, hash: NameHash) -> Option<u16> {
@@ -214,12 +219,6 @@ impl SessionMachine {
             held: self.held.len(),
             ending: self.ending.len(),
         }
-    }
-
-    /// Sessions whose clients have been away since before a time, to the hour.
-    #[must_use]
-    pub fn away_before(&self, at: Timestamp) -> usize {
-        self.records.away_before(at.0)
     }
 
     /// `None`: not all of it is done.

@@ -97,11 +97,13 @@ impl SessionMachine {
         let earliest = older_wills::earliest(&self.firing, &self.held, claim.client);
         let taken_from = older_wills::taken_from((claim.owner, owner), superseded, held, earliest);
         let claimed = Claimed {
-            epoch: self.give_epoch(),
+            epoch: self.next_epoch,
             resumed: session.is_some(),
             had_inbox: inbox || self.ending.has(&client),
             taken_from,
         };
+        self.next_epoch += 1;
+        self.unsaved.touch_machine();
         self.connect(client, claimed.epoch, claim, session, now);
         SessionReply::Claimed(claimed)
     }
@@ -132,13 +134,6 @@ impl SessionMachine {
             let is_elsewhere = record.owner.is_some_and(|owner| owner != claim.owner);
             is_elsewhere && record.since > claim.asked_ms
         })
-    }
-
-    fn give_epoch(&mut self) -> u64 {
-        let epoch = self.next_epoch;
-        self.next_epoch += 1;
-        self.unsaved.touch_machine();
-        epoch
     }
 
     /// A connection begins, and with it a session unless one goes on.

@@ -277,7 +277,7 @@ fn collect_others(machine: &mut SessionMachine, changes: &mut Changes) {
 }
 
 pub(super) fn load(slots: Slots, table: &dyn Table) -> Result<SessionMachine, LoadError> {
-    let Slots { range, hash } = slots;
+    let Slots { range, hash, .. } = slots;
     let Some(value) = table.get(MACHINE)? else {
         return Ok(SessionMachine {
             next_epoch: 1,

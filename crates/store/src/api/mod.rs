@@ -12,6 +12,7 @@ pub(crate) mod cluster;
 pub(crate) mod error;
 mod inbox;
 pub(crate) mod inspect;
+pub(crate) mod levels;
 pub(crate) mod listener;
 mod open;
 pub(crate) mod options;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use consensus::{Log, LogOptions};
 use parking_lot::Mutex;
+use store_state::Level;
 use store_state::api::PerStore;
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
@@ -16,6 +17,7 @@ use store_state::session::SessionMachine;
 use tokio::sync::watch;
 
 use crate::api::error::{OpenError, because};
+use crate::api::levels::{LeveledShards, Levels};
 use crate::api::listener::Listener;
 use crate::api::options::Options;
 use crate::api::shard_set::ShardSet;
@@ -103,11 +105,21 @@ impl Store {
             .cluster
             .as_ref()
             .is_none_or(|cluster| cluster.founds);
+        let is_new = folder.is_new().map_err(because("the data folder"))?;
         let places = PerStore {
             session: StoreFolder::open::<SessionMachine>(&folder, options)?,
             inbox: StoreFolder::open::<InboxMachine>(&folder, options)?,
             retain: StoreFolder::open::<RetainMachine>(&folder, options)?,
         };
+        if folder.noted_level().is_none() {
+            let level = match is_new {
+                true => options.level.unwrap_or(Level::NEWEST),
+                false => level_before(&folder, &places.inbox.tables, options.level)?,
+            };
+            folder
+                .set_level(level)
+                .map_err(because("the data folder"))?;
+        }
         let (threads, starts) = StoreThreads::new(ThreadCounts {
             first: options.threads,
             most: options.threads_most,
@@ -152,7 +164,17 @@ impl Store {
             stopping: stopping.clone(),
         };
         let parts = starts.into_iter().enumerate().map(part).collect();
+        let levels = Levels {
+            shards: PerStore {
+                session: Arc::clone(&session) as Arc<dyn LeveledShards>,
+                inbox: Arc::clone(&inbox) as Arc<dyn LeveledShards>,
+                retain: Arc::clone(&retain) as Arc<dyn LeveledShards>,
+            },
+            known_peers: Arc::clone(&known_peers),
+            folder: Arc::clone(&folder),
+        };
         let store = Self {
+            levels,
             session,
             inbox,
             retain,
@@ -198,6 +220,28 @@ impl StoreFolder {
     }
 }
 
+/// The level of a folder that programs have written which knew of no levels: as the members say, or else as the rows show. Without
+/// either there is nothing in the folder that the two levels write in different ways.
+fn level_before(folder: &Folder, tables: &Tables, told: Option<Level>) -> Result<Level, OpenError> {
+    if folder.is_split() {
+        return Ok(Level::SPLITS);
+    }
+    if let Some(told) = told {
+        return Ok(told);
+    }
+    let of_store = because(InboxMachine::NAME);
+    for shard in tables.shards().map_err(&of_store)? {
+        let table = tables.shard(shard).map_err(&of_store)?;
+        match store_state::inbox::level_shown(&table) {
+            Ok(Some(level)) => return Ok(level),
+            Ok(None) => {}
+            // The shard says so when it is opened.
+            Err(error) => tracing::warn!(shard, %error, "the rows of a shard do not show a level"),
+        }
+    }
+    Ok(Level::UNGATED)
+}
+
 /// Prepares the shards of a store: those that it began with, and those that splits have made as far as this node has something
 /// of them.
 fn open_shards<M: Kind>(
@@ -205,7 +249,7 @@ fn open_shards<M: Kind>(
     place: &StoreFolder,
     over_limit: &Arc<AtomicBool>,
 ) -> Result<Arc<ShardSet<M>>, OpenError> {
-    let shards = Arc::new(Shards::new(place.map));
+    let shards = Arc::new(Shards::new(place.map, services.folder.level()));
     let layout = ShardLayout::new::<M>(place.map, &services.log.group_ids());
     if layout.has_children(place.map) {
         let noted = services.folder.note_split();

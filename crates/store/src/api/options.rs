@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store_state::Level;
 use store_state::api::PerStore;
 
 use crate::peers::network::Peers;
@@ -30,6 +31,9 @@ pub struct Options {
     pub replace_after: Duration,
     /// Files of the tables of each store that are kept open.
     pub open_files: usize,
+    /// The level of shards that say none, for a data folder of which it is not known yet: as the members of the cluster say. `None`:
+    /// nobody says it; a new folder is at the newest level.
+    pub level: Option<Level>,
     /// The other nodes; `None`: this one is alone.
     pub cluster: Option<Cluster>,
 }
@@ -45,6 +49,7 @@ impl Default for Options {
             voters: PerStore::default(),
             replace_after: Duration::from_secs(600),
             open_files: OPEN_FILES,
+            level: None,
             cluster: None,
         }
     }

@@ -87,7 +87,7 @@ impl api::Store for Store {
 
     /// A name of a few bytes; or the identifier, while a node of a version is known that does not understand such names.
     fn client_name(&self, client: &str) -> ClientName {
-        if self.known_peers.know_names() {
+        if self.levels.have_names() {
             ClientName::of(client, self.inbox.shards.hash())
         } else {
             client.into()
@@ -97,7 +97,7 @@ impl api::Store for Store {
     /// The number, under the same condition.
     #[inline]
     fn session_name(&self, client: &str, inbox: u64) -> SessionName {
-        if self.known_peers.know_names() {
+        if self.levels.have_names() {
             let slot = self.inbox.shards.hash().slot_of(client);
             SessionName::Inbox(InboxId::new(slot, inbox))
         } else {

@@ -247,6 +247,7 @@ mod tests {
                 let slots = Slots {
                     range: SlotRange::ALL,
                     hash: NameHash::with_seed(1),
+                    level: store_state::Level::NEWEST,
                 };
                 RetainMachine::load(slots, &NoRows).unwrap()
             })

@@ -2,15 +2,17 @@
 //!
 //! Invariant: a request goes to the shard of its number; one that names no shard of the store is counted as refused.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use consensus::Group;
 use store_state::api::{ShardNumber, ShardRef, ShardRefs, Slot};
-use store_state::{ChildShard, CorrelationId, SlotRange};
+use store_state::{ChildShard, CorrelationId, Level, SlotRange};
 
 use crate::api::cluster::ShardInfo;
+use crate::api::levels::{LeveledShards, ReplicaFault};
 use crate::api::listener::Listener;
 use crate::api::split::{SplitError, SplitId, check_replicas};
 use crate::api::stats::ShardStats;
@@ -290,6 +292,9 @@ impl<M: Kind> ShardSet<M> {
         if self.shards.are_most() {
             return Err(SplitError::TooManyShards);
         }
+        if let Some(level) = shard.level().filter(|level| !level.allows_splits()) {
+            return Err(SplitError::Level(level));
+        }
         check_replicas(&group, shard.routing.node, known_peers)?;
         let split = Split {
             version: descriptor.version,
@@ -332,5 +337,53 @@ impl<M: Kind> ShardSet<M> {
             let _ = place.invite.try_send(());
         }
         None
+    }
+}
+
+impl<M: Kind> LeveledShards for ShardSet<M> {
+    fn levels(&self) -> Vec<Level> {
+        let known = self.shards.load();
+        known.iter().filter_map(|shard| shard.level()).collect()
+    }
+
+    fn lowest(&self) -> Level {
+        self.shards.lowest_level()
+    }
+
+    fn faults(&self) -> Vec<ReplicaFault> {
+        let known = self.shards.load();
+        let faulty = known.iter().filter_map(|shard| {
+            Some(ReplicaFault {
+                store: M::STORE,
+                shard: shard.number,
+                why: shard.fault.get()?,
+            })
+        });
+        faulty.collect()
+    }
+
+    fn raise(&self, level: Level) -> Pin<Box<dyn Future<Output = usize> + Send + '_>> {
+        Box::pin(async move {
+            let known = Arc::clone(&self.shards.load());
+            let mut proposed = 0;
+            for shard in known.iter() {
+                let is_below = shard.level().is_some_and(|now| now < level);
+                let group = shard.routing.group.borrow().clone();
+                let group = group.filter(|_| is_below && shard.routing.is_here());
+                if let Some(group) = group {
+                    match group.propose(Command::Raise(M::STORE, level)).await {
+                        Ok(_) => proposed += 1,
+                        // It is proposed again as long as the shard is below.
+                        Err(error) => tracing::info!(
+                            store = M::NAME,
+                            shard = shard.number,
+                            %error,
+                            "a shard is not raised for now"
+                        ),
+                    }
+                }
+            }
+            proposed
+        })
     }
 }

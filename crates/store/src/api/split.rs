@@ -13,8 +13,8 @@ use std::fmt;
 
 use consensus::{Group, Members, ProposeError};
 use parking_lot::Mutex;
-use store_state::ChildShard;
 use store_state::api::{ShardNumber, StoreId};
+use store_state::{ChildShard, Level};
 
 use crate::kinds::command::Command;
 use crate::peers::known::KnownPeers;
@@ -51,6 +51,8 @@ pub enum SplitError {
         /// The node.
         node: u64,
     },
+    /// The level of the shard has no splits.
+    Level(Level),
     /// The disk is full.
     Full,
     /// A split that this node has asked for earlier is not over: its child has no leader, or no tables here.
@@ -89,6 +91,11 @@ impl fmt::Display for SplitError {
             Self::EarlierVersion { node } => write!(
                 f,
                 "node {node:016x} cannot be reached, or runs a version that knows of no splits"
+            ),
+            Self::Level(level) => write!(
+                f,
+                "the shard is at level {level}, and shards are split from level {} on: the upgrade of the cluster is not finished",
+                Level::SPLITS
             ),
             Self::Full => f.write_str("the disk is full"),
             Self::Unfinished { store, child } => write!(

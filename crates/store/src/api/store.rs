@@ -21,8 +21,10 @@ use store_state::api::PerStore;
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
+use store_state::session::inspect::away_before;
 use tokio::sync::watch;
 
+use crate::api::levels::Levels;
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
 use crate::api::splits::Splits;
@@ -52,6 +54,8 @@ pub struct Store {
     pub(super) apply_times: Arc<Histogram>,
     pub(super) held_queues: Arc<HeldQueues>,
     pub(super) folder: Arc<Folder>,
+    /// The levels of its shards.
+    pub levels: Levels,
     pub(super) log: Arc<Log>,
     pub(super) condition: watch::Receiver<Condition>,
     pub(super) stop: watch::Sender<Stop>,
@@ -190,7 +194,7 @@ impl Store {
                 .sum(|machine| machine.counts().connected as u64),
             away: AWAY_DAYS.map(|days| {
                 let before = Timestamp(now.0.saturating_sub(u64::from(days) * DAY_MS));
-                self.session.sum(|machine| machine.away_before(before))
+                self.session.sum(|machine| away_before(machine, before))
             }),
             inboxes: self.inbox.sum(|machine| machine.counts().inboxes as u64),
             full_queues: self.inbox.sum(|machine| machine.counts().full),

@@ -10,7 +10,7 @@ use store_state::api::StoreId;
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
-use store_state::{Batch, ChildShard, ShardVersion};
+use store_state::{Batch, ChildShard, Level, ShardVersion};
 
 /// The format of entries that are batches; the first byte of each.
 const FORMAT: u8 = 1;
@@ -21,6 +21,13 @@ const SPLIT: u8 = 2;
 /// The format of entries that are batches with the limits of classes behind them. Earlier programs do not read it; it is
 /// written only where classes are configured.
 const WITH_CLASSES: u8 = 3;
+
+/// The format of entries that raise the level of their shard. Programs that know of no levels do not read it; it is written only
+/// when no member of the cluster is one.
+const RAISE: u8 = 4;
+
+/// The format of batches at the level of builds for tests: that of a batch, and a byte behind it.
+const TRIAL: u8 = 5;
 
 /// One log entry of a shard.
 #[derive(Clone, Debug)]
@@ -33,6 +40,8 @@ pub(crate) enum Command {
     Retain(Arc<Batch<RetainOp>>),
     /// Gives the upper slots of a shard of this store to a new one.
     Split(StoreId, Split),
+    /// A shard of this store is at this level from here on.
+    Raise(StoreId, Level),
 }
 
 /// What an entry says that splits its shard.
@@ -54,6 +63,12 @@ impl fmt::Display for Command {
                     at.0
                 );
             }
+            Self::Raise(store, level) => {
+                return write!(
+                    f,
+                    "the raise of a shard of the {store} store to level {level}"
+                );
+            }
             Self::Session(batch) => (StoreId::Session, batch.requests.len()),
             Self::Inbox(batch) => (StoreId::Inbox, batch.requests.len()),
             Self::Retain(batch) => (StoreId::Retain, batch.requests.len()),
@@ -65,18 +80,27 @@ impl fmt::Display for Command {
 impl Agreed for Command {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Session(batch) => write(StoreId::Session, batch, out),
-            Self::Inbox(batch) => {
+            Self::Session(batch) => {
+                trial(batch.level, out, |out| write(StoreId::Session, batch, out))
+            }
+            Self::Inbox(batch) => trial(batch.level, out, |out| {
                 let begin = out.len();
                 write(StoreId::Inbox, batch, out);
                 let classes = &batch.header.limits.classes;
-                if !classes.is_empty() {
+                if !classes.is_empty() || is_trial(batch.level) {
                     out[begin] = WITH_CLASSES;
                     let written = postcard::serialize_with_flavor(classes, Append(out));
                     debug_assert_eq!(written, Ok(()));
                 }
+            }),
+            Self::Retain(batch) => {
+                trial(batch.level, out, |out| write(StoreId::Retain, batch, out))
             }
-            Self::Retain(batch) => write(StoreId::Retain, batch, out),
+            Self::Raise(store, level) => {
+                out.extend_from_slice(&[RAISE, store.number()]);
+                let written = postcard::serialize_with_flavor(level, Append(out));
+                debug_assert_eq!(written, Ok(()));
+            }
             Self::Split(store, split) => {
                 out.extend_from_slice(&[SPLIT, store.number()]);
                 // Postcard refuses only what does not know its length.
@@ -91,7 +115,7 @@ impl Agreed for Command {
             Self::Session(batch) => batch.bytes,
             Self::Inbox(batch) => batch.bytes,
             Self::Retain(batch) => batch.bytes,
-            Self::Split(..) => 16,
+            Self::Split(..) | Self::Raise(..) => 16,
         }
     }
 
@@ -116,11 +140,46 @@ impl Agreed for Command {
                     _ => Err(CorruptCommand("an entry is no split".to_owned())),
                 }
             }
+            [RAISE, store, rest @ ..] => {
+                let store = StoreId::try_from(*store);
+                let store = store.map_err(|unknown| CorruptCommand(unknown.to_string()))?;
+                match postcard::take_from_bytes::<Level>(rest) {
+                    Ok((level, [])) if level <= Level::NEWEST => Ok(Self::Raise(store, level)),
+                    Ok((level, [])) => Err(CorruptCommand(format!(
+                        "an entry raises the shard to level {level}, and this program knows the levels up to {}",
+                        Level::NEWEST
+                    ))),
+                    _ => Err(CorruptCommand("an entry is no raise".to_owned())),
+                }
+            }
+            [TRIAL, store, rest @ .., TRIAL] if Level::NEWEST >= Level::TRIAL => {
+                match StoreId::try_from(*store) {
+                    Ok(StoreId::Session) => read(rest).map(Self::Session),
+                    Ok(StoreId::Inbox) => read_with_classes(rest).map(Self::Inbox),
+                    Ok(StoreId::Retain) => read(rest).map(Self::Retain),
+                    Err(unknown) => Err(CorruptCommand(unknown.to_string())),
+                }
+            }
             [format, ..] => Err(CorruptCommand(format!(
                 "an entry has format {format}, and this version knows format {FORMAT}"
             ))),
             [] => Err(CorruptCommand("an entry is empty".to_owned())),
         }
+    }
+}
+
+/// Whether a batch is written as only builds for tests do.
+fn is_trial(level: Level) -> bool {
+    Level::NEWEST >= Level::TRIAL && level >= Level::TRIAL
+}
+
+/// Writes a batch, as builds for tests do if it is of their level.
+fn trial(level: Level, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let begin = out.len();
+    write(out);
+    if is_trial(level) {
+        out[begin] = TRIAL;
+        out.push(TRIAL);
     }
 }
 
@@ -217,6 +276,7 @@ mod tests {
             bytes: 0,
             requeued: Requeued::default(),
             proposed_here: ProposedHere::default(),
+            level: Level::RAISED,
         })
     }
 
@@ -244,6 +304,18 @@ mod tests {
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(decoded, Command::Split(StoreId::Inbox, read) if read == split));
         for wrong in [&[2, 1][..], &[2, 3, 3, 1], &[2, 1, 3, 1, 0]] {
+            Command::decode(wrong).unwrap_err();
+        }
+        let mut bytes = Vec::new();
+        Command::Raise(StoreId::Retain, Level::RAISED).encode(&mut bytes);
+        assert_eq!(bytes, [4, 2, 4]);
+        let decoded = Command::decode(&bytes).unwrap();
+        assert!(matches!(
+            decoded,
+            Command::Raise(StoreId::Retain, Level::RAISED)
+        ));
+        let later = Level::NEWEST.0 as u8 + 1;
+        for wrong in [&[4, 2][..], &[4, 3, 4], &[4, 2, 4, 0], &[4, 2, later]] {
             Command::decode(wrong).unwrap_err();
         }
         let unknown = Command::decode(&[1, 3, 0]).unwrap_err();

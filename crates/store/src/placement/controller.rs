@@ -155,7 +155,7 @@ impl<M: Kind> ReplicaController<M> {
         let ancestors = ancestors.unwrap_or_default();
         let first_slot = self.shard.number;
         Ok(ancestors.iter().any(|ancestor| {
-            let has_slot = ancestor.has_slot(first_slot);
+            let has_slot = ancestor.look_within(|_, own| own.contains(first_slot));
             // One that has not begun may be the parent.
             has_slot.unwrap_or_else(|| self.services.log.has_replica(ancestor.group()))
         }))
@@ -271,7 +271,8 @@ impl<M: Kind> ReplicaController<M> {
         let Some(op) = self.services.node_up::<M>() else {
             return Ok(());
         };
-        let batch = single(op, &*self.services.listener);
+        let level = self.shard.level().unwrap_or(self.services.folder.level());
+        let batch = single(op, &*self.services.listener, level);
         let applied = match group.propose(M::command(Arc::new(batch))).await {
             Ok(proposal) => proposal.await,
             Err(error) => Err(error),
@@ -288,6 +289,7 @@ impl<M: Kind> ReplicaController<M> {
             self.services.stopping.clone(),
         );
         self.checkpoints = Some(tokio::spawn(checkpoints));
+        self.shard.fault.clear();
         self.left_out = None;
         self.shard
             .routing
@@ -361,6 +363,7 @@ impl<M: Kind> ReplicaController<M> {
                     error,
                     "a replica cannot be made"
                 );
+                self.shard.fault.note(&error);
                 self.shard.close();
             }
         }
@@ -376,6 +379,8 @@ impl<M: Kind> ReplicaController<M> {
             return self.forget_orphan().await;
         };
         let standing = group.watch().borrow().clone();
+        let unreadable = group.unreadable().filter(|_| !standing.leads);
+        self.note_unreadable(unreadable);
         self.led_since = match self.led_since {
             since if standing.leads => since.or(Some(Instant::now())),
             _ => None,
@@ -391,6 +396,23 @@ impl<M: Kind> ReplicaController<M> {
                 self.declare_gone();
             }
             self.place(&group, &standing).await;
+        }
+    }
+
+    /// Says at each node that the replica here does not understand what its leader sends: an entry of a later program.
+    fn note_unreadable(&self, unreadable: Option<String>) {
+        match unreadable {
+            None => self.shard.fault.clear(),
+            Some(error) => {
+                if self.shard.fault.note(&error) {
+                    tracing::error!(
+                        store = M::NAME,
+                        shard = self.shard.number,
+                        error,
+                        "a replica cannot read what its leader sends, and falls behind"
+                    );
+                }
+            }
         }
     }
 

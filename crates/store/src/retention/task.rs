@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mqtt_session::Timestamp;
-use store_state::CorrelationId;
 use store_state::inbox::{QueueView, SessionName};
+use store_state::{CorrelationId, Level};
 use tokio::time::{Instant, sleep};
 
 use crate::api::listener::Listener;
@@ -115,7 +115,8 @@ async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Liste
 pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
     let session = SessionName::Inbox(trim.inbox);
     let op = M::trim(session, trim.sequences.clone(), trim.limit);
-    let op = op.filter(|_| shard.routing.is_here());
+    let may_trim = shard.level().is_some_and(|level| level >= Level::SPLITS);
+    let op = op.filter(|_| may_trim && shard.routing.is_here());
     let is_here = op.is_some();
     if let Some(op) = op {
         let bytes = weigh(&op);

@@ -131,6 +131,11 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
         {
             return self.shard.split(&self.services, index, before, split);
         }
+        if let Command::Raise(store, level) = command
+            && *store == M::STORE
+        {
+            return self.raise(*level);
+        }
         let Some(batch) = M::batch(command) else {
             self.listener.failed(&format!(
                 "the log of shard {} of the {} store holds {command}",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use consensus::{Group, Mark, blocking};
 use parking_lot::RwLockWriteGuard;
-use store_state::{Changes, DESCRIPTOR_KEY};
+use store_state::{Changes, DESCRIPTOR_KEY, LEVEL_KEY};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -51,6 +51,9 @@ impl<M: Kind> Shard<M> {
         let is_all = state.machine.collect_part(ROWS_AT_ONCE, &mut changes);
         if std::mem::take(&mut state.is_descriptor_unsaved) {
             changes.put(DESCRIPTOR_KEY.to_vec(), state.descriptor.to_row());
+        }
+        if std::mem::take(&mut state.is_level_unsaved) {
+            changes.put(LEVEL_KEY.to_vec(), state.level.to_row());
         }
         state.dirty_since = None;
         self.in_checkpoint.send_replace(true);

@@ -13,7 +13,8 @@ use consensus::Mark;
 use parking_lot::{Mutex, RwLock};
 use store_state::api::{Event, LastSlot, ShardNumber};
 use store_state::{
-    CorrelationId, Descriptor, Limits, LoadError, NameHash, ProposedHere, Request, SlotRange, Slots,
+    CorrelationId, Descriptor, Level, Limits, LoadError, NameHash, ProposedHere, Request,
+    SlotRange, Slots,
 };
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -24,13 +25,14 @@ use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
+use crate::shard::fault::Fault;
 use crate::shard::load::{Busyness, LoadMeter, LoadScale, ShardCost, ShardLoad, SlotWeights};
 use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::queue::RequestQueue;
 use crate::shard::rebuild::Rebuild;
 use crate::shard::request::weigh;
 use crate::shard::routing::ShardRouting;
-use crate::shard::shards::Shards;
+use crate::shard::shards::{Shards, note_level};
 use crate::shard::split::{Birth, Seeding};
 use crate::shard::unsettled::Unsettled;
 use crate::shard::work::Work;
@@ -59,6 +61,8 @@ pub(crate) struct Shard<M: Kind> {
     /// The range that it began with, if the store did; it may be narrower by now.
     pub(super) base: Option<SlotRange>,
     pub(super) hash: NameHash,
+    /// Its level as long as neither its tables nor its log say one.
+    folder_level: Level,
     /// All shards of the store, of which it is one.
     shards: Weak<Shards<M>>,
     pub(crate) queue: RequestQueue<Work<M::Op>>,
@@ -79,6 +83,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(super) birth: Birth<M>,
     /// What splits have left to be made anew.
     pub(super) rebuild: Rebuild,
+    /// What is wrong with the replica here.
+    pub(crate) fault: Fault,
     pub(crate) stats: ShardCounters,
     pub(crate) routing: ShardRouting<M::Op>,
 }
@@ -88,6 +94,10 @@ pub(super) struct State<M: Kind> {
     pub(super) machine: M,
     /// What the shard is responsible for.
     pub(super) descriptor: Descriptor,
+    /// What is written, and done with an entry.
+    pub(super) level: Level,
+    /// The tables do not say the level.
+    pub(super) is_level_unsaved: bool,
     /// The tables do not have the descriptor as it is now.
     pub(super) is_descriptor_unsaved: bool,
     pub(super) meter: LoadMeter,
@@ -115,6 +125,7 @@ impl<M: Kind> Shard<M> {
             number,
             base: shards.base().range_of(number),
             hash: shards.hash(),
+            folder_level: shards.folder_level(),
             shards: Arc::downgrade(shards),
             routing,
             queue: RequestQueue::new(),
@@ -126,6 +137,7 @@ impl<M: Kind> Shard<M> {
             seeding: Seeding::default(),
             birth: Birth::default(),
             rebuild: Rebuild::default(),
+            fault: Fault::default(),
             stats: ShardCounters::default(),
         })
     }
@@ -220,19 +232,15 @@ impl<M: Kind> Shard<M> {
         self.stats.finished.load(Ordering::Acquire) >= given
     }
 
+    /// The level of the replica here; `None`: there is none.
+    pub(crate) fn level(&self) -> Option<Level> {
+        self.state.read().as_ref().map(|state| state.level)
+    }
+
     /// What the shard is responsible for; `None`: there is no replica here.
     pub(crate) fn descriptor(&self) -> Option<Descriptor> {
         let state = self.state.read();
         state.as_ref().map(|state| state.descriptor.clone())
-    }
-
-    /// Whether the replica here has a slot; `None`: none has begun.
-    pub(crate) fn has_slot(&self, slot: u16) -> Option<bool> {
-        let state = self.state.read();
-        state.as_ref().map(|state| {
-            let SlotRange { first, last } = state.descriptor.range;
-            (first..=last).contains(&slot)
-        })
     }
 
     /// The index of the last entry that the replica here has applied; `None`: there is none, or it is applying one.
@@ -279,13 +287,15 @@ impl<M: Kind> Shard<M> {
             Some(bytes) => Some(Mark::decode(&bytes).map_err(|error| error.to_string())?),
             None => None,
         };
-        let (descriptor, machine) = self
+        let (descriptor, level, machine) = self
             .read_tables(&table, mark.is_none())
             .map_err(|error| error.to_string())?;
         let has_to_rebuild = machine.has_to_rebuild();
         *self.state.write() = Some(State {
             machine,
             meter: LoadMeter::new(descriptor.range),
+            level,
+            is_level_unsaved: false,
             is_descriptor_unsaved: false,
             table: Arc::new(table),
             parent: None,
@@ -305,6 +315,7 @@ impl<M: Kind> Shard<M> {
             dirty_since: None,
             generation: 0,
         });
+        note_level(&self.shards);
         if has_to_rebuild {
             self.rebuild.want_more();
         }
@@ -312,7 +323,11 @@ impl<M: Kind> Shard<M> {
     }
 
     /// What the tables hold. `is_new`: nothing was written to them yet.
-    fn read_tables(&self, table: &ShardTable, is_new: bool) -> Result<(Descriptor, M), LoadError> {
+    fn read_tables(
+        &self,
+        table: &ShardTable,
+        is_new: bool,
+    ) -> Result<(Descriptor, Level, M), LoadError> {
         let written = Descriptor::of_table(table)?;
         let descriptor = match (written, self.base) {
             (Some(written), _) => written,
@@ -324,11 +339,13 @@ impl<M: Kind> Shard<M> {
             }),
             (None, None) => return Err(Descriptor::missing()),
         };
+        let level = Level::of_table(table)?.unwrap_or(self.folder_level);
         let slots = Slots {
             range: descriptor.range,
             hash: self.hash,
+            level,
         };
-        Ok((descriptor, M::load(slots, table)?))
+        Ok((descriptor, level, M::load(slots, table)?))
     }
 
     /// Whether the state is still the one that a checkpoint began with.
@@ -347,6 +364,7 @@ impl<M: Kind> Shard<M> {
             error,
             "a shard does not serve: what it holds cannot be used"
         );
+        self.fault.note(error);
         self.close();
     }
 
@@ -367,23 +385,20 @@ impl<M: Kind> Shard<M> {
         Some(look(&state.machine, state.descriptor.range))
     }
 
-    /// The limits of a batch that is proposed now: those of the listener, or the shard's share of them if its slots were
-    /// given to several shards.
-    pub(crate) fn limits(&self, listener: &dyn Listener) -> Limits {
+    /// The limits of a batch that is proposed now, and the level of the shard. The limits are those of the listener, or the
+    /// shard's share of them if its slots were given to several shards.
+    pub(crate) fn limits(&self, listener: &dyn Listener) -> (Limits, Level) {
         let limits = listener.limits();
-        let looked = self.look_within(|machine, own| (own, machine.leave_alone(limits.clone())));
-        let (own, limits) = match looked {
-            Some((own, limits)) => (Some(own), limits),
-            None => (None, limits),
-        };
-        match (own, self.shards()) {
-            (Some(own), Some(shards)) => {
-                let base = shards.base();
-                limits.share(own, base.range(base.of_slot(own.first)))
-            }
+        let state = self.state.read();
+        let (Some(state), Some(shards)) = (state.as_ref(), self.shards()) else {
             // It is being closed: what is proposed now is not applied here.
-            _ => limits,
-        }
+            return (limits, self.folder_level);
+        };
+        let (own, level) = (state.descriptor.range, state.level);
+        let limits = state.machine.leave_alone(limits.lowered(level));
+        let base = shards.base();
+        let share = limits.share(own, base.range(base.of_slot(own.first)));
+        (share, level)
     }
 
     /// What the replica here holds; `None`: there is none.
@@ -396,6 +411,7 @@ impl<M: Kind> Shard<M> {
         let State {
             machine,
             descriptor,
+            level,
             table,
             parent,
             mark,
@@ -406,6 +422,7 @@ impl<M: Kind> Shard<M> {
             shard: self.number,
             applied: mark.as_ref()?.index()?,
             descriptor: descriptor.clone(),
+            level: *level,
             is_seeding: parent.is_some() || !self.seeding.is_over(),
             unfinished: machine.unfinished(),
             content: machine.describe(&**table),
@@ -574,7 +591,7 @@ impl<M: Kind> TableOwner for Shard<M> {
         let state = guard
             .as_mut()
             .ok_or_else(|| io::Error::other("the shard is closed"))?;
-        let (descriptor, machine) = self
+        let (descriptor, level, machine) = self
             .read_tables(&state.table, false)
             .map_err(io::Error::other)?;
         state.machine = machine;
@@ -582,6 +599,8 @@ impl<M: Kind> TableOwner for Shard<M> {
         state.effects.weights = SlotWeights::new(descriptor.range);
         state.descriptor = descriptor;
         state.is_descriptor_unsaved = false;
+        state.level = level;
+        state.is_level_unsaved = false;
         state.mark = Some(mark.clone());
         state.dirty_since = None;
         state.generation += 1;
@@ -591,6 +610,7 @@ impl<M: Kind> TableOwner for Shard<M> {
         }
         let births = state.descriptor.births.clone();
         drop(guard);
+        note_level(&self.shards);
         for birth in births {
             // The splits that were applied elsewhere.
             if let Some(shards) = self.shards() {

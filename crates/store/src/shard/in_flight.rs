@@ -84,6 +84,7 @@ mod tests {
             requests: Vec::new(),
             bytes: 0,
             requeued: Requeued::default(),
+            level: store_state::Level::NEWEST,
             proposed_here: ProposedHere::default(),
         })
     }

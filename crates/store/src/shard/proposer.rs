@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use consensus::{Condition, Group, ProposeError};
 use store_state::api::{Failure, LastSlot, REQUEST_LIMIT, Read};
-use store_state::{Batch, CorrelationId, Header, ProposedHere, Request, Requeued};
+use store_state::{Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
@@ -311,16 +311,22 @@ impl<M: Kind> Proposer<M> {
         backlog_share: Option<BacklogShare>,
         permit: OwnedSemaphorePermit,
     ) -> Result<(), Vec<Weighed<M::Op>>> {
+        let (limits, level) = self.shard.limits(&*self.listener);
+        let requests = match level < Level::SPLITS {
+            true => self.lowered(requests, level),
+            false => requests,
+        };
         let (weights, requests): (Vec<Weight>, Vec<Request<M::Op>>) = requests.into_iter().unzip();
         let batch = Arc::new(Batch {
             header: Header {
                 now_ms: self.listener.now_ms(),
-                limits: self.shard.limits(&*self.listener),
+                limits,
             },
             requests,
             bytes: weights.iter().map(|weight| weight.bytes).sum(),
             requeued: Requeued::default(),
             proposed_here: ProposedHere(true),
+            level,
         });
         let cost = &self.shard.stats.cost;
         let propose = self.group.propose(M::command(Arc::clone(&batch)));
@@ -353,6 +359,35 @@ impl<M: Kind> Proposer<M> {
             drop((backlog_share, permit));
         });
         Ok(())
+    }
+
+    /// The requests as a log of this level can have them. Those that it cannot have are refused.
+    fn lowered(&self, requests: Vec<Weighed<M::Op>>, level: Level) -> Vec<Weighed<M::Op>> {
+        let mut lowered = Vec::with_capacity(requests.len());
+        let mut refused = Vec::new();
+        for (weight, request) in requests {
+            let op = request.op.clone();
+            // None: it is being closed.
+            let op = self
+                .shard
+                .look(|machine| machine.lowered(op, level))
+                .flatten();
+            match op {
+                Some(op) => lowered.push((weight, Request { op, ..request })),
+                None => refused.push(request),
+            }
+        }
+        if !refused.is_empty() {
+            tracing::warn!(
+                store = M::NAME,
+                shard = self.shard.number,
+                requests = refused.len(),
+                %level,
+                "requests are refused that the level of the shard does not have"
+            );
+            self.shard.refuse(&*self.listener, &refused, Failure::Moved);
+        }
+        lowered
     }
 
     /// Requeues the requests in flight, and the deferred ones.

@@ -1,7 +1,9 @@
 //! A request as a shard is given it, and its weight.
 
 use serde::Serialize;
-use store_state::{Batch, CorrelationId, Header, ProposedHere, Request, Requeued, RoutedUntil};
+use store_state::{
+    Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued, RoutedUntil,
+};
 
 use crate::api::listener::Listener;
 use crate::peers::wire_size::written_len;
@@ -26,11 +28,11 @@ pub(crate) fn work<O>(correlation_id: CorrelationId, op: O, must_wait: bool) -> 
 }
 
 /// A batch of one request that nobody waits for.
-pub(crate) fn single<O>(op: O, listener: &dyn Listener) -> Batch<O> {
+pub(crate) fn single<O>(op: O, listener: &dyn Listener, level: Level) -> Batch<O> {
     Batch {
         header: Header {
             now_ms: listener.now_ms(),
-            limits: listener.limits(),
+            limits: listener.limits().lowered(level),
         },
         requests: vec![Request {
             until: RoutedUntil::FIRST,
@@ -40,5 +42,6 @@ pub(crate) fn single<O>(op: O, listener: &dyn Listener) -> Batch<O> {
         bytes: OVERHEAD,
         requeued: Requeued::default(),
         proposed_here: ProposedHere::default(),
+        level,
     }
 }

@@ -8,12 +8,13 @@
 //!
 //! Deliberately absent: the range of a shard, which it says itself (`store_state::Descriptor`).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use store_state::api::{Event, Failure, LastSlot, ShardNumber, ShardRef, ShardRefs};
-use store_state::{CorrelationId, NameHash, Request, RoutedUntil};
+use store_state::{CorrelationId, Level, NameHash, Request, RoutedUntil};
 use tokio::sync::mpsc;
 
 use crate::api::listener::Listener;
@@ -31,6 +32,8 @@ const SHARDS_MOST: usize = 4_096;
 pub(crate) struct Shards<M: Kind> {
     /// Those that the store began with.
     base: ShardMap,
+    folder_level: Level,
+    lowest_level: AtomicU32,
     known: ArcSwap<KnownShards<M>>,
     /// Held while one is added.
     adding: Mutex<()>,
@@ -135,11 +138,24 @@ impl<M: Kind> Clone for ShardPlace<M> {
     }
 }
 
+/// A replica of these shards may have another level.
+pub(super) fn note_level<M: Kind>(shards: &Weak<Shards<M>>) {
+    // None: the store is gone.
+    if let Some(shards) = shards.upgrade() {
+        let known = shards.load();
+        let levels = known.iter().filter_map(|shard| shard.level());
+        let lowest = levels.min().unwrap_or(shards.folder_level);
+        shards.lowest_level.store(lowest.0, Ordering::Relaxed);
+    }
+}
+
 impl<M: Kind> Shards<M> {
     /// There is none yet: those that the store began with are to be added before a slot is looked up.
-    pub(crate) fn new(base: ShardMap) -> Self {
+    pub(crate) fn new(base: ShardMap, folder_level: Level) -> Self {
         Self {
             base,
+            folder_level,
+            lowest_level: AtomicU32::new(folder_level.0),
             known: ArcSwap::from_pointee(KnownShards::of(Vec::new())),
             adding: Mutex::new(()),
             joins: Mutex::default(),
@@ -161,6 +177,16 @@ impl<M: Kind> Shards<M> {
     /// By what names are spread over the shards.
     pub(crate) fn hash(&self) -> NameHash {
         self.base.hash()
+    }
+
+    /// The level of shards of which neither tables nor log say one.
+    pub(crate) fn folder_level(&self) -> Level {
+        self.folder_level
+    }
+
+    /// The lowest level of the replicas here; that of the folder, if there are none. Cheap.
+    pub(crate) fn lowest_level(&self) -> Level {
+        Level(self.lowest_level.load(Ordering::Relaxed))
     }
 
     /// The shards as they are now. Cheap.

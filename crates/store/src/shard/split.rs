@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use consensus::{Applied, EntryIndex, GroupId, Mark, Origin, blocking};
 use parking_lot::{Condvar, Mutex};
-use store_state::{ChildShard, Descriptor};
-use tokio::sync::Notify;
+use store_state::{ChildShard, Descriptor, Level};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::api::listener::Listener;
@@ -91,6 +91,7 @@ impl<M: Kind> Default for Birth<M> {
 pub(crate) struct Seed<M: Kind> {
     machine: M,
     descriptor: Descriptor,
+    level: Level,
     parent: Arc<Shard<M>>,
     /// The parent's table as of its last checkpoint before the split.
     table: Arc<ShardTable>,
@@ -109,8 +110,7 @@ impl<M: Kind> Seed<M> {
     }
 }
 
-/// Has earlier programs refuse the data folder, once for all splits. Tries until that is written: without it the entry cannot
-/// be applied.
+/// Has earlier programs refuse the data folder. Tries until that is written: without it the entry cannot be applied.
 async fn note_split(folder: Arc<Folder>) {
     let mut is_told = false;
     loop {
@@ -127,6 +127,18 @@ async fn note_split(folder: Arc<Folder>) {
         }
         sleep(NOTE_RETRY).await;
     }
+}
+
+/// What an entry waits for that nothing of a checkpoint may come behind; `None`: none is under way. A few seconds at most.
+pub(super) fn until_over(in_checkpoint: &watch::Sender<bool>) -> Option<Applied> {
+    if !*in_checkpoint.borrow() {
+        return None;
+    }
+    let mut in_checkpoint = in_checkpoint.subscribe();
+    Some(Applied::Wait(Box::pin(async move {
+        // An error: the shard is gone.
+        let _ = in_checkpoint.wait_for(|is_under_way| !is_under_way).await;
+    })))
 }
 
 impl<M: Kind> Shard<M> {
@@ -160,6 +172,7 @@ impl<M: Kind> Shard<M> {
         let Seed {
             machine,
             descriptor,
+            level,
             parent,
             table,
             mark,
@@ -169,6 +182,8 @@ impl<M: Kind> Shard<M> {
         *self.state.write() = Some(State {
             machine,
             meter: LoadMeter::new(descriptor.range),
+            level,
+            is_level_unsaved: level.is_said(),
             is_descriptor_unsaved: true,
             effects: Effects {
                 shard: self.number,
@@ -208,13 +223,9 @@ impl<M: Kind> Shard<M> {
         before: &Mark,
         split: &Split,
     ) -> Applied {
-        if *self.in_checkpoint.borrow() {
-            // The cut would be between what the checkpoint has and what it has not. A few seconds at most.
-            let mut in_checkpoint = self.in_checkpoint.subscribe();
-            return Applied::Wait(Box::pin(async move {
-                // An error: the shard is gone.
-                let _ = in_checkpoint.wait_for(|is_under_way| !is_under_way).await;
-            }));
+        if let Some(wait) = until_over(&self.in_checkpoint) {
+            // The cut would be between what the checkpoint has and what it has not.
+            return wait;
         }
         let Some(shards) = self.shards() else {
             return Applied::Done;
@@ -226,6 +237,7 @@ impl<M: Kind> Shard<M> {
             return Applied::Done;
         };
         if split.version != state.descriptor.version
+            || !state.level.allows_splits()
             || !state.descriptor.can_split_at(at)
             || members.voters.len() != 1
             || at < shards.base().len()
@@ -252,6 +264,7 @@ impl<M: Kind> Shard<M> {
         state.dirty_since.get_or_insert_with(Instant::now);
         let machine = state.machine.split_off(at);
         let descriptor = state.descriptor.split_off(at);
+        let level = state.level;
         state.is_descriptor_unsaved = true;
         state.send_on_unsettled(self.hash);
         let routing = &self.routing;
@@ -276,6 +289,7 @@ impl<M: Kind> Shard<M> {
             *child.birth.seed.lock() = Some(Seed {
                 machine,
                 descriptor,
+                level,
                 parent: Arc::clone(self),
                 table,
                 by: entry,

@@ -9,6 +9,7 @@
 //! reserve       space for a start on a full disk             see `folder/reserve.rs`
 //! inbox/ …      one folder for each store, with a FORMAT     or elsewhere, if settings say so
 //! inbox.made    this node has made an inbox store            so that a missing one is noticed
+//! level         the level of shards that say none           written once, at the first start of a program with levels
 //! founded       the shards were begun, here or elsewhere     so that none is begun twice
 //! ```
 //!
@@ -31,10 +32,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::{error, fmt};
 
 use parking_lot::Mutex;
-use store_state::NameHash;
+use store_state::{Level, NameHash};
 
 use durable::open_or_make;
 pub(crate) use durable::{create, make_directory, sync_directory};
@@ -51,6 +53,7 @@ const LOCK: &str = "LOCK";
 const INCARNATION: &str = "incarnation";
 const ALIVE: &str = "alive";
 const FOUNDED: &str = "founded";
+const LEVEL: &str = "level";
 /// What the name of the file ends in that says that a store was made.
 const MADE: &str = ".made";
 
@@ -74,8 +77,10 @@ pub struct Folder {
     root: PathBuf,
     node: u64,
     seed: Seed,
-    /// The format says that a shard was split.
-    is_split: Mutex<bool>,
+    /// What its `FORMAT` says.
+    format: Mutex<u32>,
+    /// The level of shards that say none.
+    level: OnceLock<Level>,
     incarnation: u64,
     last_alive_ms: Option<u64>,
     alive: Mutex<Slots>,
@@ -134,11 +139,13 @@ impl Folder {
         let (alive, last_alive_ms) = open_or_make(&alive_path)
             .and_then(Slots::open)
             .map_err(|reason| FolderError::io(&alive_path, reason))?;
+        let level = read_level(&root)?;
         Ok(Self {
             root,
             node: label.node,
             seed: Seed(label.seed),
-            is_split: Mutex::new(label.format >= SPLIT),
+            level: level.map_or_else(OnceLock::new, OnceLock::from),
+            format: Mutex::new(label.format),
             incarnation,
             last_alive_ms,
             alive: Mutex::new(alive),
@@ -191,7 +198,60 @@ impl Folder {
 
     /// Whether [`note_split`](Self::note_split) has noted that a shard was split.
     pub(crate) fn is_split(&self) -> bool {
-        *self.is_split.lock()
+        *self.format.lock() >= SPLIT
+    }
+
+    /// Whether programs refuse the folder that do not know a level.
+    pub(crate) fn has_noted(&self, level: Level) -> bool {
+        *self.format.lock() >= level.0
+    }
+
+    /// A shard is about to be raised to a level in the folder, or one of that level to be stored: from now on programs that do
+    /// not know the level refuse the folder. Synced at the first time.
+    ///
+    /// # Errors
+    /// As of [`note_split`](Self::note_split).
+    pub(crate) fn note_level(&self, level: Level) -> Result<(), FolderError> {
+        self.note_format(level.0)
+    }
+
+    /// The level of shards of which neither tables nor log say one, once it is known.
+    #[must_use]
+    pub fn noted_level(&self) -> Option<Level> {
+        self.level.get().copied()
+    }
+
+    /// The level of shards of which neither tables nor log say one.
+    ///
+    /// # Panics
+    /// It is not known yet.
+    pub(crate) fn level(&self) -> Level {
+        let level = self.level.get();
+        *level.expect("the level of a folder is known before its shards are opened")
+    }
+
+    /// Says which level it is, before shards are opened. Once.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn set_level(&self, level: Level) -> Result<(), FolderError> {
+        if level.is_said() {
+            self.note_level(level)?;
+        }
+        let path = self.root.join(LEVEL);
+        durable::write_whole(&path, format!("{level}\n").as_bytes())
+            .map_err(|reason| FolderError::io(&path, reason))?;
+        let is_set = self.level.set(level).is_ok();
+        debug_assert!(is_set, "the level of a folder is set once");
+        Ok(())
+    }
+
+    /// Whether stores were made in it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn is_new(&self) -> Result<bool, FolderError> {
+        Ok(!self.has_stores()?)
     }
 
     /// A shard is about to be split in the folder, or half of one to be stored: from now on programs that know of no splits
@@ -200,15 +260,19 @@ impl Folder {
     /// # Errors
     /// It cannot be written; the format is the old one, or the new one from the next start on.
     pub(crate) fn note_split(&self) -> Result<(), FolderError> {
-        let mut is_split = self.is_split.lock();
-        if !*is_split {
+        self.note_format(SPLIT)
+    }
+
+    fn note_format(&self, at_least: u32) -> Result<(), FolderError> {
+        let mut format = self.format.lock();
+        if *format < at_least {
             let label = Label {
-                format: SPLIT,
+                format: at_least,
                 node: self.node,
                 seed: self.seed.0,
             };
             write_format(&self.root, DATA_FOLDER, label)?;
-            *is_split = true;
+            *format = at_least;
         }
         Ok(())
     }
@@ -375,6 +439,18 @@ pub fn free_bytes(folder: &Path) -> Result<u64, FolderError> {
     let disk =
         rustix::fs::statvfs(folder).map_err(|reason| FolderError::io(folder, reason.into()))?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// What the file says; `None`: there is none, as programs without levels leave the folder.
+fn read_level(root: &Path) -> Result<Option<Level>, FolderError> {
+    let path = root.join(LEVEL);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|reason| FolderError::io(&path, reason))?,
+    };
+    let level = text.trim().parse().ok().map(Level);
+    let level = level.filter(|level| (Level::OLDEST..=Level::NEWEST).contains(level));
+    level.map(Some).ok_or(FolderError::Damaged { path })
 }
 
 /// Takes the lock, which ends with the file or the process.

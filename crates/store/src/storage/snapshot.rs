@@ -104,6 +104,9 @@ impl<S: TableOwner> SnapshotWriter for Writer<S> {
             // The shard was split elsewhere, or made by a split.
             folder.note_split().map_err(io::Error::other)?;
         }
+        if let Some(level) = writer.level()? {
+            folder.note_level(level).map_err(io::Error::other)?;
+        }
         shard.replace(mark, || writer.finish(&mark.encode()))
     }
 }

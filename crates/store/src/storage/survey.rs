@@ -18,7 +18,7 @@ use store_state::api::{PerStore, ShardNumber};
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
-use store_state::{Descriptor, FullInbox, Rows, Slots};
+use store_state::{Descriptor, FullInbox, Level, Rows, Slots};
 use tempfile::TempDir;
 
 use crate::kinds::command::Command;
@@ -220,6 +220,8 @@ impl Surveyor<'_> {
         let elsewhere = self.elsewhere[M::STORE].as_deref();
         let folder = self.folder.store(M::NAME, elsewhere);
         let path = self.or_note_at(place, folder)??;
+        let level = self.folder.level();
+        let level = self.or_note_at(place, level)?;
         let (map, tables) = (
             ShardMap::read(&path, self.folder.name_hash()),
             shards_in(&path),
@@ -244,6 +246,7 @@ impl Surveyor<'_> {
                     let slots = Slots {
                         range: layout.range(number, map),
                         hash: map.hash(),
+                        level,
                     };
                     self.shard::<M>(&path, slots, number)
                 })
@@ -288,6 +291,10 @@ impl Surveyor<'_> {
             if let Some(Some(descriptor)) = self.or_note_at(place, descriptor) {
                 slots.range = descriptor.range;
                 (found.first_slot, found.last_slot) = (slots.range.first, slots.range.last);
+            }
+            let level = Level::of_table(&table);
+            if let Some(Some(level)) = self.or_note_at(place, level) {
+                slots.level = level;
             }
             let rows = M::survey(slots, &table);
             self.more_findings += rows.found - rows.findings.len() as u64;
@@ -366,7 +373,7 @@ fn read_log<M: Kind>(log: &LogView, group: u64, mark: &Mark) -> Result<ShardLog,
     };
     let mut foreign = None;
     log.commands(group, span, |index, command: &Command| {
-        if let Command::Split(store, _) = command
+        if let Command::Split(store, _) | Command::Raise(store, _) = command
             && *store == M::STORE
         {
             found.replay_entries += u64::from(covered.is_none_or(|covered| covered < index));

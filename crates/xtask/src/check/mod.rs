@@ -1,7 +1,7 @@
 //! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
-//! `readmes`, `words`, `habits`, `page`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `readmes`, `words`, `habits`, `page`, `golden`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -12,6 +12,7 @@
 mod circles;
 mod dependencies;
 mod finding;
+mod golden;
 mod habits;
 mod headers;
 mod page;
@@ -49,6 +50,7 @@ pub(crate) fn check(root: &Path) -> Result<Result<String, String>, String> {
 /// Lowers the numbers of the ratchet to today's, and never raises one. Without the file, writes it with today's. Writes the
 /// page of what the rules see as well, where there is one.
 pub(crate) fn update(root: &Path) -> Result<String, String> {
+    golden::update(root).map_err(|error| format!("golden files: {error}\n"))?;
     let findings = findings(root)?;
     let path = root.join(RATCHET);
     let today = Ratchet::of(&findings);
@@ -101,6 +103,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(habits::findings(&crates));
     found.extend(words::findings(root, &crates)?);
     found.extend(page::findings(root, &crates));
+    found.extend(golden::findings(root).map_err(fail)?);
     Ok(found)
 }
 

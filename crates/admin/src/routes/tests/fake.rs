@@ -176,11 +176,14 @@ pub(super) fn status() -> ClusterStatus {
         state: NodeState::Up,
         reach,
         version: "0.1.0".to_owned(),
+        commit: None,
+        levels: None,
         incarnation: 3,
         connections,
         clock_offset_ms: connections.map(|_| -3),
     };
     ClusterStatus {
+        level: None,
         cluster: Some(NodeId(0xabc)),
         env: "Test".to_owned(),
         node: one,

@@ -121,7 +121,7 @@ mod tests {
             subscription_ids: SubscriptionIdSet::None,
             group: None,
         };
-        let mut stock = Stock::default();
+        let mut stock = Stock::new(crate::Level::NEWEST);
         let mut queue = Queue::new(1, 1);
         for _ in 0..5_000 {
             queue.push(item.clone(), 0, Timestamp(1_000), &mut stock);

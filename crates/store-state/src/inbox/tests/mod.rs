@@ -10,6 +10,7 @@ mod owed;
 mod parts;
 mod property;
 mod queue;
+mod raise;
 mod split;
 mod subscribe;
 mod survey;

@@ -10,6 +10,7 @@ use super::driver::{
     Connect, Shard, by, disconnect, fired, gone, header, holding, left, lost, will, will_due,
 };
 use super::model::Model;
+use crate::session::inspect::away_before;
 use crate::session::{
     OfAnotherUser, SessionCounts, SessionEnd, SessionMachine, SessionOp, SessionOutlet,
     SessionReply, StoredWill, TakenFrom, WillAtClose,
@@ -411,7 +412,7 @@ fn check_state(whole: &Half, parts: &[Half]) {
     );
     let counts = |machine: &SessionMachine| {
         let counts = machine.counts();
-        let away = [0, 1, 2, 5, 20].map(|hour| machine.away_before(Timestamp(hour * HOUR_MS)));
+        let away = [0, 1, 2, 5, 20].map(|hour| away_before(machine, Timestamp(hour * HOUR_MS)));
         let rest = [
             counts.records,
             counts.connected,

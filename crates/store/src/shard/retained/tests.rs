@@ -71,7 +71,11 @@ impl Cluster {
     fn new(base: ShardMap) -> Self {
         let ranges = (0..base.len()).map(|number| base.range(number));
         let machine = |range| {
-            let slots = Slots { range, hash: HASH };
+            let slots = Slots {
+                range,
+                hash: HASH,
+                level: store_state::Level::NEWEST,
+            };
             RetainMachine::load(slots, &NoRows).unwrap()
         };
         let shards: BTreeMap<_, _> = ranges

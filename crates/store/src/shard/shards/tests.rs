@@ -8,7 +8,7 @@ use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use store_state::api::StoreId;
 use store_state::inbox::{InboxDrop, InboxMachine, InboxOp, InboxReply, StoredSubscription};
 use store_state::session::{ClaimRequest, OfAnotherUser, SessionMachine, SessionOp};
-use store_state::{Limits, NameHash};
+use store_state::{Level, Limits, NameHash};
 use tokio::time::Instant;
 
 use super::*;
@@ -74,7 +74,7 @@ fn shards(base: u16) -> Arc<Inboxes> {
 fn shards_of<M: Kind>(base: u16, peers: Option<Arc<dyn Peers>>) -> Arc<Shards<M>> {
     let folder = tempfile::tempdir().unwrap();
     let map = ShardMap::open(folder.path(), base, NameHash::with_seed(3)).unwrap();
-    let shards = Arc::new(Shards::new(map));
+    let shards = Arc::new(Shards::new(map, Level::NEWEST));
     shards.set_maker(Box::new(move |shards, number| MadeShard {
         shard: Shard::new(number, shards, ShardRouting::new(1, peers.clone())),
         invite: mpsc::channel(1).0,

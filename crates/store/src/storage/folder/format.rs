@@ -11,7 +11,8 @@
 //!
 //! The third line is the seed of the hash of names, which is a secret of the cluster. Format 1, which the folders of
 //! the stores still have, is without it: then it is 0. A data folder has format 3, which is written like format 2, once a
-//! shard was split in it: programs that know of no splits would take half of a shard for the whole.
+//! shard was split in it: programs that know of no splits would take half of a shard for the whole. From 4 on the number is the
+//! highest level of its shards (`store_state::Level`), and all else is as in format 2.
 //!
 //! Invariant: the first line of every later format has the same form, so that its number can be told.
 
@@ -20,10 +21,12 @@ use std::{fs, io};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use store_state::Level;
+
 use super::{FolderError, durable};
 
 /// The newest format this program knows.
-const NEWEST: u32 = SPLIT;
+const NEWEST: u32 = Level::NEWEST.0;
 /// The format of data folders in which shards were split.
 pub(super) const SPLIT: u32 = 3;
 /// The format of data folders in which no shard was split.

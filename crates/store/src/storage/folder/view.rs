@@ -6,7 +6,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use store_state::NameHash;
+use store_state::{Level, NameHash};
 
 use super::slots::Slots;
 use super::{ALIVE, DATA_FOLDER, FolderError, INCARNATION, LOCK, Label, read_format};
@@ -51,6 +51,14 @@ impl FolderView {
     /// The number of its format.
     pub(crate) fn format(&self) -> u32 {
         self.label.format
+    }
+
+    /// The level of shards that say none; the newest, if no program with levels has opened the folder: its rows are read alike.
+    ///
+    /// # Errors
+    /// The file is damaged or cannot be read.
+    pub(crate) fn level(&self) -> Result<Level, FolderError> {
+        Ok(super::read_level(&self.root)?.unwrap_or(Level::NEWEST))
     }
 
     /// The hash of names of its cluster.

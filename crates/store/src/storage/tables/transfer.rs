@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lsm_tree::{AbstractTree as _, Guard as _, IterGuardImpl, SeqNo};
-use store_state::{Change, DESCRIPTOR_KEY};
+use store_state::{Change, DESCRIPTOR_KEY, LEVEL_KEY, Level};
 
 use super::own_rows::OwnedRange;
 use super::{MARK, REMOVED, RUNS_LIMIT, ShardTable, Tables, TablesError, Tree, names};
@@ -86,6 +86,7 @@ impl ShardTable {
             bytes: 0,
             last: None,
             has_descriptor: false,
+            level: None,
             buffer: Vec::new(),
         })
     }
@@ -145,6 +146,8 @@ pub(crate) struct TableWriter {
     last: Option<Vec<u8>>,
     /// The descriptor of the shard is among them.
     has_descriptor: bool,
+    /// The row that says the level of the shard, if it is among them.
+    level: Option<Vec<u8>>,
     /// The beginning of a record.
     buffer: Vec<u8>,
 }
@@ -165,6 +168,9 @@ impl TableWriter {
             }
             self.last = Some(key.to_vec());
             self.has_descriptor |= key == DESCRIPTOR_KEY;
+            if key == LEVEL_KEY {
+                self.level = Some(value.to_vec());
+            }
             self.rows.push((key.to_vec(), Some(value.to_vec())));
         }
         self.buffer.drain(..at);
@@ -177,6 +183,15 @@ impl TableWriter {
     /// Whether what has come is of a shard that was split, or that a split has made.
     pub(crate) fn has_descriptor(&self) -> bool {
         self.has_descriptor
+    }
+
+    /// The level that the shard has, if what has come says one.
+    ///
+    /// # Errors
+    /// This program does not know it.
+    pub(crate) fn level(&self) -> io::Result<Option<Level>> {
+        let level = self.level.as_deref().map(Level::of_row);
+        level.transpose().map_err(io::Error::other)
     }
 
     fn write_part(&mut self, mark: &[u8]) -> io::Result<()> {
