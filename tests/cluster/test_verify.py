@@ -72,6 +72,14 @@ def test_what_was_acknowledged_must_arrive():
     assert not list(checks.lost(others))
 
 
+def test_a_session_that_its_client_ends_is_owed_what_was_sent_until_then():
+    sent = publications(b"1", b"2")
+    found = History(publications=sent, subscriptions=[Subscription("s", "#", 2, 0.0, until=1.5)], receipts=[])
+    assert [publication.payload for _, publication in checks.missing(found)] == [b"1"]
+    found.receipts = receipts(b"1")
+    assert not checks.violations(found)
+
+
 def test_qos_2_comes_once():
     sent = publications(b"1", qos=2)
     assert not checks.violations(history(sent, receipts(b"1", qos=2)))

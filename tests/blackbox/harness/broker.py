@@ -239,10 +239,10 @@ class Broker:
         assert self.process.returncode in (0, -signal.SIGKILL), f"exit code {self.process.returncode}: {self.log_text}"
 
 
-def run(*args, timeout=DEADLINE_S, env=None, **fields) -> subprocess.CompletedProcess:
-    """The heraldmq binary with these arguments, to its end."""
+def run(*args, timeout=DEADLINE_S, env=None, binary=BINARY, **fields) -> subprocess.CompletedProcess:
+    """The heraldmq binary with these arguments, to its end; `binary` is another one than that of this version."""
     return subprocess.run(
-        [BINARY, *map(str, args)],
+        [binary, *map(str, args)],
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -10,6 +10,7 @@ import json
 import pathlib
 import shutil
 import signal
+import subprocess
 import tempfile
 
 from harness.broker import BINARY, Broker, run
@@ -148,10 +149,14 @@ class Node:
 
     def command(self, what, *args):
         """`heraldmq cluster …` at this node; it must succeed."""
-        url = f"http://{self.place.address}:{HTTP}"
-        done = run("cluster", what, "--url", url, "--token-file", self.cluster.token, *args)
+        done = self.asked(what, *args)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def asked(self, *args, binary=BINARY) -> subprocess.CompletedProcess:
+        """`heraldmq cluster …` at this node, whatever comes of it, by this version or another one."""
+        url = f"http://{self.place.address}:{HTTP}"
+        return run("cluster", *args, "--url", url, "--token-file", self.cluster.token, binary=binary)
 
     @property
     def id(self) -> str:

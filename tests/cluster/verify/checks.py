@@ -55,7 +55,7 @@ def missing(history: History):
         if not _is_promised(publication):
             continue
         for subscription in history.subscriptions:
-            effective = subscription.since <= publication.sent and subscription.qos
+            effective = subscription.since <= publication.sent <= subscription.until and subscription.qos
             if not effective or not matches(subscription.filter, publication.topic):
                 continue
             if publication.is_clean and subscription.since > history.calm:
@@ -175,7 +175,7 @@ def wills(history: History):
     counts = collections.Counter((r.subscriber, r.payload) for r in history.receipts)
     for mourned in history.mourned:
         for subscription in history.subscriptions:
-            if subscription.qos != 2 or subscription.since > mourned.since:
+            if subscription.qos != 2 or subscription.since > mourned.since or subscription.until != NEVER:
                 continue
             if not matches(subscription.filter, mourned.topic):
                 continue

@@ -31,12 +31,14 @@ class Publication:
 
 @dataclasses.dataclass(frozen=True)
 class Subscription:
-    """Of a durable session: what is published after `since`, the time of SUBACK, is to arrive."""
+    """Of a durable session: what is published after `since`, the time of SUBACK, is to arrive. If its client begins another
+    session in its place, it is what was published until then."""
 
     subscriber: str
     filter: str
     qos: int
     since: float
+    until: float = NEVER
 
 
 @dataclasses.dataclass
