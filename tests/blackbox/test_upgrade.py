@@ -2,15 +2,18 @@
 twice. What `test_old_folders.py` shows of released formats, this shows of any commit, and of identifiers of each length.
 
 Half of the folder is a checkpoint, which a first stop has left; then the program goes on with it and is stopped again.
+Until the level is raised the program before goes on with what this version leaves, too; then it refuses it.
 """
 
+import re
 import signal
 
 import pytest
 
 from harness import raw
-from harness.broker import BEFORE, Broker, run
+from harness.broker import BEFORE, BINARY, Broker, run
 from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from harness.wait import until
 
 pytestmark = pytest.mark.skipif(not BEFORE, reason="HERALDMQ_BEFORE names no program of an earlier version")
 
@@ -250,6 +253,87 @@ def test_a_folder_of_the_version_before_is_gone_on_with(number, between, tmp_pat
     verify(data)
 
 
-def verify(data):
-    got = run("store", "verify", data)
+# The level of this version.
+NEWEST = 4
+
+
+def format_of(data) -> str:
+    return (data / "FORMAT").read_text().splitlines()[0]
+
+
+def level_of(data) -> int:
+    """Of shards that say none, as this version has noted it."""
+    return int((data / "level").read_text())
+
+
+def finish(broker, *args):
+    return run("cluster", "upgrade", "finish", "--url", f"http://127.0.0.1:{broker.http_port}", *args)
+
+
+def levels(broker) -> tuple[int, int]:
+    level = broker.api("/api/v1/cluster")["level"]
+    return level["lowest"], level["highest"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize("is_empty", [True, False], ids=["nothing", "something"])
+def test_a_folder_goes_there_and_back_until_the_level_is_raised(is_empty, number, tmp_path):
+    data = tmp_path / "data"
+    by_stage = {stage: [Household(stage, length) for length in LENGTHS] for stage in "abcd"}
+    there = []
+
+    def go(binary, stage, read=()):
+        """The program goes on with the folder: what the stages `read` have left is there, and it leaves something itself."""
+        with Broker(data_dir=data, binary=binary) as broker:
+            for before in read:
+                for household in by_stage[before]:
+                    household.expect_all(broker)
+                there.extend(by_stage[before])
+            if stage:
+                fill(broker, by_stage[stage])
+            end(broker, number)
+            assert not complaints(broker)
+        verify(data, binary)
+
+    go(BEFORE, None if is_empty else "a")
+    go(BINARY, "b", "" if is_empty else "a")
+    before = level_of(data)
+    assert before < NEWEST
+    go(BEFORE, "c", "b")
+    go(BINARY, "d", "c")
+    assert level_of(data) == before and f"format {NEWEST}" not in format_of(data)
+    go(BEFORE, None, "d")
+
+    with Broker(data_dir=data) as broker:
+        for household in there:
+            household.expect_nothing_more(broker)
+        tried = finish(broker, "--dry-run")
+        assert tried.returncode == 0 and f"level {before} of {NEWEST} (" in tried.stdout, tried
+        assert levels(broker) == (before, before)
+        done = finish(broker)
+        assert done.returncode == 0, done
+        until(lambda: levels(broker) == (NEWEST, NEWEST), what="the level")
+        assert format_of(data).endswith(f"format {NEWEST}")
+        again = finish(broker)
+        assert again.returncode == 0 and "there is nothing to raise" in again.stdout, again
+        end(broker, number)
+        assert not complaints(broker)
+    verify(data)
+
+    refused = run("serve", "--data-dir", data, "--set", "mqttServerConfig.tcpListener.port=0", "--set", "http.port=0", binary=BEFORE)
+    assert refused.returncode == 1, refused
+    known = re.search(rf"has format {NEWEST}; this HeraldMQ knows formats up to (\d)", refused.stderr)
+    # The level of a folder with nothing in it may be the lowest of all.
+    assert known and int(known[1]) in (2, 3) and (is_empty or int(known[1]) == before), refused
+    with Broker(data_dir=data) as broker:
+        assert levels(broker) == (NEWEST, NEWEST)
+        assert len(broker.api("/api/v1/sessions?limit=500")["items"]) >= len(there)
+        end(broker, number)
+        assert not complaints(broker)
+
+
+def verify(data, binary=BINARY):
+    got = run("store", "verify", data, binary=binary)
     assert got.returncode == 0, got.stdout + got.stderr
