@@ -1,5 +1,5 @@
-"""scripts/serve: which broker it runs, and when it builds one. A copy of the scripts beside sources that are empty, with a
-cargo that only says what it was asked for."""
+"""scripts/serve: which broker it runs, and when it builds one; scripts/before: the brokers of earlier commits. A copy of the
+scripts beside sources that are empty, with a cargo that only says what it was asked for."""
 
 import os
 import pathlib
@@ -181,3 +181,108 @@ def test_the_broker_under_test_knows_its_shells_and_pages(tmp_path):
     subprocess.run([BINARY, "man", tmp_path / "man"], check=True)
     pages = sorted(path.name for path in (tmp_path / "man").iterdir())
     assert "heraldmq.1" in pages and "heraldmq-cluster-status.1" in pages
+
+
+# Builds a broker that says what its sources are.
+CARGO_BEFORE = """#!/bin/sh
+[ "$1" != --version ] || { echo "cargo 99.0.0"; exit; }
+echo "$* in $PWD" >>BUILT
+grep -q broken source && { echo "error: it does not compile" >&2; exit 101; }
+mkdir -p "$CARGO_TARGET_DIR/debug"
+{ echo "#!/bin/sh"; echo "echo $(cat source)"; } >"$CARGO_TARGET_DIR/debug/heraldmq"
+chmod +x "$CARGO_TARGET_DIR/debug/heraldmq"
+"""
+
+
+class Clone:
+    """A clone with the commits `one`, `two` and `broken`."""
+
+    def __init__(self, folder):
+        self.root, self.cache, self.built = folder / "clone", folder / "cache", folder / "built"
+        self.programs = folder / "programs"
+        shutil.copytree(ROOT / "scripts", self.root / "scripts")
+        shutil.copy(ROOT / "Cargo.toml", self.root)
+        program(self.programs / "cargo", CARGO_BEFORE.replace("BUILT", str(self.built)))
+        program(self.programs / "rustc", "#!/bin/sh\necho rustc 99.0.0\n")
+        self.git("init", "-q")
+        self.commits = {}
+        for text in ("one", "two", "broken"):
+            (self.root / "source").write_text(text)
+            self.git("add", ".")
+            self.git("commit", "-q", "-m", text)
+            self.commits[text] = self.git("rev-parse", "HEAD").strip()
+
+    def git(self, *args) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        return subprocess.run(["git", *who, *args], cwd=self.root, check=True, capture_output=True, text=True).stdout
+
+    def before(self, *args):
+        return subprocess.run(
+            [self.root / "scripts/before", *args],
+            env={**environment(), "PATH": f"{self.programs}:{os.environ['PATH']}", "HERALD_CACHE": str(self.cache)},
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE_S,
+        )
+
+    def kept(self, *args) -> str:
+        """What the program says that is printed."""
+        done = self.before(*args)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done
+        return subprocess.run([done.stdout.strip()], capture_output=True, text=True, check=True).stdout.strip()
+
+    @property
+    def builds(self) -> list[str]:
+        return self.built.read_text().splitlines() if self.built.exists() else []
+
+
+@pytest.fixture
+def clone(tmp_path):
+    return Clone(tmp_path)
+
+
+def test_the_broker_of_a_commit_is_built_once(clone):
+    one, two = clone.commits["one"], clone.commits["two"]
+    assert clone.before("--kept", one).returncode == 1 and not clone.builds
+    assert clone.kept(one[:9]) == "one" and clone.kept(two) == "two"
+    assert len(clone.builds) == 2 and all("build --locked" in build and "-p heraldmq" in build for build in clone.builds)
+    for commit, text in ((one, "one"), (one[:7], "one"), (two[:9], "two")):
+        assert clone.kept(commit) == clone.kept("--kept", commit) == text
+    assert len(clone.builds) == 2
+    # The sources that it was built from are gone, and those of the clone are as they were.
+    assert len(clone.git("worktree", "list").splitlines()) == 1 and not clone.git("status", "--porcelain")
+    assert not any(pathlib.Path(build.rsplit(" in ", 1)[1]).exists() for build in clone.builds)
+
+
+def test_a_broker_of_a_commit_that_does_not_compile_is_not_kept(clone):
+    broken = clone.commits["broken"]
+    for _ in range(2):
+        failed = clone.before(broken)
+        assert failed.returncode == 1 and "it does not compile" in failed.stderr and not failed.stdout, failed
+    assert clone.before("--kept", broken).returncode == 1
+    assert len(clone.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_copy_without_history_says_so(clone):
+    one, two = clone.commits["one"], clone.commits["two"]
+    clone.kept(one)
+    unknown = clone.before("0123456")
+    assert unknown.returncode == 1 and "no commit 0123456" in unknown.stderr
+    shutil.rmtree(clone.root / ".git")
+    for commit in (two, two[:7]):
+        failed = clone.before(commit)
+        assert failed.returncode == 1 and "no git history" in failed.stderr and not failed.stdout, failed
+        assert clone.before("--kept", commit).returncode == 1
+    assert clone.kept(one) == "one"
+
+
+def test_the_commits_that_are_upgraded_from_are_listed():
+    listed = subprocess.run([ROOT / "scripts/before", "--list"], capture_output=True, text=True, check=True).stdout.split()
+    lines = [line for line in (ROOT / "tests/before.txt").read_text().splitlines() if not line.startswith("#")]
+    assert listed == [line.split()[0] for line in lines] and listed
+    if (ROOT / ".git").exists():
+        dates = [
+            int(subprocess.run(["git", "log", "-1", "--format=%ct", commit], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+            for commit in listed
+        ]
+        assert dates == sorted(dates), "oldest first"
