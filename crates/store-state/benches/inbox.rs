@@ -175,6 +175,25 @@ impl Shard {
         }
     }
 
+    /// Applies an operation: into how many parts it falls, and how long they take.
+    fn in_parts(&mut self, op: &InboxOp) -> String {
+        let (mut parts, mut longest, mut in_all) = (0, Duration::ZERO, Duration::ZERO);
+        loop {
+            let begin = Instant::now();
+            let reply = self
+                .machine
+                .apply_part(&HEADER, op, &self.rows, &mut Silence)
+                .expect("tables in memory");
+            let taken = begin.elapsed();
+            parts += 1;
+            longest = longest.max(taken);
+            in_all += taken;
+            if reply.is_some() {
+                return format!("{parts} parts, the longest {longest:.2?}, all {in_all:.2?}");
+            }
+        }
+    }
+
     fn checkpoint(&mut self) {
         let mut changes = Changes::default();
         self.machine.collect(&mut changes);
@@ -216,6 +235,7 @@ fn main() {
     one_to_many(if smoke { 10 } else { 1_000 }, if smoke { 2 } else { 20 });
     idle(if smoke { 1_000 } else { 1_000_000 });
     parts(if smoke { 1_000 } else { 1_000_000 });
+    ends(if smoke { 2_000 } else { 200_000 });
     filters(if smoke { 100 } else { 10_000 });
     split(if smoke { 1_000 } else { 100_000 }, 10);
     split(if smoke { 1_000 } else { 1_000_000 }, 0);
@@ -365,25 +385,55 @@ fn parts(sessions: usize) {
     let op = publish("news");
     // The first has to look for the targets, the second knows them.
     for name in ["first", "second"] {
-        let (mut parts, mut longest, mut in_all) = (0, Duration::ZERO, Duration::ZERO);
-        loop {
-            let begin = Instant::now();
-            let reply = shard
-                .machine
-                .apply_part(&HEADER, &op, &shard.rows, &mut Silence)
-                .expect("tables in memory");
-            let taken = begin.elapsed();
-            parts += 1;
-            longest = longest.max(taken);
-            in_all += taken;
-            if reply.is_some() {
-                break;
+        let parts = shard.in_parts(&op);
+        println!("{name} message for {sessions} sessions that sleep: {parts}");
+    }
+}
+
+/// A session with a long queue ends, by a request or because its client begins a new one: how long the parts take, and how
+/// long if the tables have what is queued.
+fn ends(messages: usize) {
+    let header = &HEADER;
+    let limits = store_state::QueueLimits {
+        messages: u32::MAX,
+        bytes: u64::MAX,
+        ..header.limits.queue
+    };
+    let header = Header {
+        limits: Limits {
+            queue: limits,
+            ..header.limits.clone()
+        },
+        ..*header
+    };
+    let remove = InboxOp::Remove {
+        session: "client".into(),
+        epoch: 1,
+    };
+    let anew = InboxOp::Attach {
+        client: "client".into(),
+        epoch: 2,
+        node: 1,
+        node_incarnation: 1,
+        resume: false,
+    };
+    for (how, op) in [("removed", &remove), ("begun anew", &anew)] {
+        for (place, is_saved) in [("memory", false), ("the tables", true)] {
+            let mut shard = Shard::new();
+            shard.session("client", "news", false);
+            for _ in 0..messages {
+                let reply =
+                    shard
+                        .machine
+                        .apply(&header, &publish("news"), &shard.rows, &mut Silence);
+                reply.expect("tables in memory");
             }
+            if is_saved {
+                shard.checkpoint();
+            }
+            let parts = shard.in_parts(op);
+            println!("a session with {messages} messages in {place} is {how}: {parts}");
         }
-        println!(
-            "{name} message for {sessions} sessions that sleep: {parts} parts, the longest {longest:.2?}, \
-             all {in_all:.2?}"
-        );
     }
 }
 

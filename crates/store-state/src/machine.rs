@@ -45,8 +45,8 @@ pub trait Machine: Sized + Send + 'static {
     /// The slot that must be in the shard's range for this operation; `None`: every shard takes it.
     fn slot(op: &Self::Op, hash: NameHash) -> Option<u16>;
 
-    /// Does what is asked, or a part of it: an operation that concerns very many sessions at once takes some
-    /// of them in each part, so that whoever calls can do something else in between. `None`: it is not done;
+    /// Does what is asked, or a part of it: an operation that concerns very many sessions at once, or very many messages of one,
+    /// takes some of them in each part, so that whoever calls can do something else in between. `None`: it is not done;
     /// the same operation is to be given again, before any other. In between, a checkpoint under way may go on and
     /// what is there may be read; no checkpoint begins.
     ///

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use mqtt_session::{ClassId, DropReason, Timestamp};
+use mqtt_session::{ClassId, Timestamp};
 
-use super::inbox::{Inbox, is_shared};
+use super::inbox::Inbox;
 use super::machine::{Context, InboxMachine};
 use super::tables::INBOX;
-use super::{Attached, InboxDrop, InboxOutlet, InboxReply, SessionName};
+use super::{Attached, InboxOp, InboxOutlet, InboxReply, SessionName};
 use crate::{TableError, row};
 
 /// Inboxes that one part of an operation detaches at most: well under a millisecond, unless they have very many
@@ -21,27 +21,86 @@ pub(super) fn runs(nodes: &BTreeMap<u64, u64>, (node, incarnation): (u64, u64)) 
 
 /// A connection that a session is attached for.
 pub(super) struct Connection<'a> {
-    pub(super) client: &'a str,
+    client: &'a str,
     /// The node that the client is connected to, and the node's incarnation.
-    pub(super) place: (u64, u64),
-    pub(super) class: ClassId,
+    place: (u64, u64),
+    class: ClassId,
+    epoch: u64,
+    resume: bool,
+    /// The epoch of a connection since which the node knows the subscriptions, and whether it knows what they owe, if no
+    /// other came after it.
+    last: Option<(u64, bool)>,
+}
+
+impl<'a> Connection<'a> {
+    /// `None`: the operation does not attach.
+    pub(super) fn of(op: &'a InboxOp) -> Option<Self> {
+        Some(match op {
+            InboxOp::Attach {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+            } => Self {
+                client,
+                place: (*node, *node_incarnation),
+                class: ClassId::DEFAULT,
+                epoch: *epoch,
+                resume: *resume,
+                last: None,
+            },
+            InboxOp::AttachAgain {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                last,
+                knows_owed,
+            } => Self {
+                client,
+                place: (*node, *node_incarnation),
+                class: ClassId::DEFAULT,
+                epoch: *epoch,
+                resume: true,
+                last: Some((*last, *knows_owed)),
+            },
+            InboxOp::AttachAs {
+                client,
+                epoch,
+                node,
+                node_incarnation,
+                resume,
+                last,
+                class,
+            } => Self {
+                client,
+                place: (*node, *node_incarnation),
+                class: *class,
+                epoch: *epoch,
+                resume: *resume,
+                last: *last,
+            },
+            _ => return None,
+        })
+    }
 }
 
 impl InboxMachine {
-    /// `last`: the epoch of a connection since which the node knows the subscriptions, and whether it knows what they owe,
-    /// if no other came after it.
+    /// Attaches a session, or goes on to end the one before it, which the client does not resume. `None`: that one has
+    /// messages left, and the new one is not begun.
     pub(super) fn attach(
         &mut self,
         connection: &Connection<'_>,
-        epoch: u64,
-        resume: bool,
-        last: Option<(u64, bool)>,
         context: &mut Context<'_>,
-    ) -> Result<InboxReply, TableError> {
+    ) -> Result<Option<InboxReply>, TableError> {
         let &Connection {
             client,
             place,
             class,
+            epoch,
+            resume,
+            last,
         } = connection;
         let owes = |number| self.owed.has(number);
         let owes = self.inboxes.number_of(client).is_some_and(owes);
@@ -50,14 +109,17 @@ impl InboxMachine {
         let mut found = self.inboxes.number_of(client);
         let of = found.and_then(|number| self.inboxes.get(number));
         if of.is_some_and(|inbox| epoch < inbox.epoch) {
-            return Ok(InboxReply::Stale);
+            return Ok(Some(InboxReply::Stale));
         }
         // The node says again what it has had no answer to: the client may have the first one, and this inbox, by now.
         let has_begun_it = of.is_some_and(|inbox| inbox.incarnation == epoch);
         let keeps_it = has_begun_it && self.naming.level.claims_once();
         if let Some(number) = found.filter(|_| !resume && !keeps_it) {
-            self.discard(number, context)?;
+            self.begin_end(number, context.outlet);
             found = None;
+        }
+        if !self.end_part(context)? {
+            return Ok(None);
         }
         let name = self.naming.name_of(client);
         let number = found.unwrap_or_else(|| self.begin(client, &name, epoch));
@@ -79,7 +141,7 @@ impl InboxMachine {
         }
         self.show_attached(number, place, context.outlet);
         let Some(inbox) = self.inboxes.get_mut(number) else {
-            return Ok(InboxReply::Stale);
+            return Ok(Some(InboxReply::Stale));
         };
         let (subscriptions, owed) = if is_known {
             (Vec::new(), Vec::new())
@@ -96,11 +158,11 @@ impl InboxMachine {
             sent: inbox.queue.sent() + 1,
             owed,
         });
-        Ok(if is_known {
+        Ok(Some(if is_known {
             InboxReply::AttachedAgain(attached)
         } else {
             InboxReply::Attached(attached)
-        })
+        }))
     }
 
     /// A session begins: an empty inbox. What the client published in earlier ones is forgotten.
@@ -145,21 +207,22 @@ impl InboxMachine {
         InboxReply::Done
     }
 
+    /// Ends a session, or goes on with it. `None`: some of its messages are left.
     pub(super) fn remove(
         &mut self,
         session: &SessionName,
         epoch: u64,
         context: &mut Context<'_>,
-    ) -> Result<InboxReply, TableError> {
-        let Some(number) = self
-            .inboxes
-            .current(session, epoch)
-            .map(|inbox| inbox.number)
-        else {
-            return Ok(InboxReply::Stale);
-        };
-        self.discard(number, context)?;
-        Ok(InboxReply::Done)
+    ) -> Result<Option<InboxReply>, TableError> {
+        if self.ending.is_none() {
+            let Some(inbox) = self.inboxes.current(session, epoch) else {
+                return Ok(Some(InboxReply::Stale));
+            };
+            let number = inbox.number;
+            self.begin_end(number, context.outlet);
+        }
+        let is_done = self.end_part(context)?;
+        Ok(is_done.then_some(InboxReply::Done))
     }
 
     /// One pass over all inboxes, and then part after part of those that are to be detached; false: some are
@@ -250,56 +313,6 @@ impl InboxMachine {
                 }
             }
             (true, true) | (false, false) => {}
-        }
-    }
-
-    /// Ends a session with all it has. What others of its shared groups are to have stays, as a legacy.
-    fn discard(&mut self, number: u64, context: &mut Context<'_>) -> Result<(), TableError> {
-        let Some(mut inbox) = self.inboxes.remove(number) else {
-            return Ok(());
-        };
-        self.attached -= usize::from(inbox.is_attached());
-        self.matching.take_over(&mut inbox, &mut self.filters);
-        self.unroute(&inbox, context.outlet);
-        self.stock.has_room(&mut inbox);
-        self.stock.end(&mut inbox);
-        self.owed.end(inbox.id());
-        if self.naming.level.claims_once() && inbox.is_connected() {
-            inbox.queue.mark_unknown_sent();
-        }
-        let Inbox { client, queue, .. } = &mut *inbox;
-        let sent = queue.sent();
-        queue.retain(&mut self.stock, context.table, |sequence, item| {
-            // [MQTT-4.8.2-5] a QoS 2 message that may have reached this client goes to no other.
-            let is_bound = item.qos == mqtt_proto::QoS::ExactlyOnce && sequence <= sent;
-            let stays = item.group.is_some() && !is_bound;
-            if !stays {
-                context.outlet.dropped(InboxDrop {
-                    client,
-                    message: &item.message,
-                    reason: DropReason::SessionEnded,
-                });
-            }
-            stays
-        })?;
-        if inbox.queue.len() > 0 {
-            self.leave(inbox.into_legacy(), context.outlet);
-        }
-        Ok(())
-    }
-
-    /// Takes back the subscriptions of a session that ends.
-    fn unroute(&mut self, inbox: &Inbox, outlet: &mut dyn InboxOutlet) {
-        for subscription in &inbox.subscriptions {
-            let filter = &*subscription.filter;
-            self.stock.filter_bytes -= filter.len();
-            if is_shared(filter) {
-                self.members.remove(inbox.number);
-                outlet.member(&inbox.client, filter, None);
-            } else {
-                self.matching.unsubscribe(inbox.number, filter);
-                self.filters.remove(filter, !inbox.is_attached(), outlet);
-            }
         }
     }
 }

@@ -56,6 +56,7 @@ fn empty(Slots { range, hash, level }: Slots) -> InboxMachine {
         attached: 0,
         left: None,
         publishing: None,
+        ending: None,
         recorded: Vec::new(),
     }
 }
@@ -198,8 +199,8 @@ impl InboxMachine {
     pub(super) fn collect_changes(&mut self, rows: usize, changes: &mut Changes) -> bool {
         if self.stock.begin(changes) {
             debug_assert!(
-                self.publishing.is_none(),
-                "no checkpoint begins between two parts of a publication"
+                self.is_between_operations(),
+                "no checkpoint begins between two parts of an operation"
             );
             self.origins.collect(changes);
             self.fences.collect(changes);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use mqtt_session::{ClassId, Timestamp};
+use mqtt_session::Timestamp;
 
 use super::acknowledge;
 use super::attach::Connection;
 use super::calls::Calls;
 use super::checkpoint;
+use super::ending::Ending;
 use super::fences::Fences;
 use super::filters::Filters;
 use super::inbox::{Inbox, is_shared};
@@ -56,6 +57,8 @@ pub struct InboxMachine {
     pub(super) left: Option<std::vec::IntoIter<u64>>,
     /// While a publication is not done: how far it is.
     pub(super) publishing: Option<Publishing>,
+    /// While the end of a session is not done: the session, and how far it is.
+    pub(super) ending: Option<Ending>,
     /// The machine's own row as it was last handed out.
     pub(super) recorded: Vec<u8>,
 }
@@ -107,7 +110,7 @@ impl Machine for InboxMachine {
 
     fn raise(&mut self, level: Level) {
         assert!(
-            self.left.is_none() && self.publishing.is_none(),
+            self.is_between_operations(),
             "a shard is raised between two operations"
         );
         let before = std::mem::replace(&mut self.naming.level, level);
@@ -186,6 +189,12 @@ impl Machine for InboxMachine {
         if let Some(publication) = Publication::of(op) {
             return self.publish(&publication, &mut context);
         }
+        if let Some(connection) = Connection::of(op) {
+            return self.attach(&connection, &mut context);
+        }
+        if let InboxOp::Remove { session, epoch } = op {
+            return self.remove(session, *epoch, &mut context);
+        }
         self.carry_out(op, &mut context).map(Some)
     }
 
@@ -213,6 +222,11 @@ impl Machine for InboxMachine {
 }
 
 impl InboxMachine {
+    /// No operation has been begun that is not done.
+    pub(super) fn is_between_operations(&self) -> bool {
+        self.left.is_none() && self.publishing.is_none() && self.ending.is_none()
+    }
+
     fn carry_out(
         &mut self,
         op: &InboxOp,
@@ -221,29 +235,18 @@ impl InboxMachine {
         match op {
             // In parts.
             InboxOp::NodeUp { .. }
+            | InboxOp::Attach { .. }
+            | InboxOp::AttachAgain { .. }
+            | InboxOp::AttachAs { .. }
+            | InboxOp::Remove { .. }
             | InboxOp::Publish { .. }
             | InboxOp::PublishOnce { .. }
             | InboxOp::PublishFenced { .. } => {}
-            InboxOp::Attach {
-                client,
-                epoch,
-                node,
-                node_incarnation,
-                resume,
-            } => {
-                let connection = Connection {
-                    client,
-                    place: (*node, *node_incarnation),
-                    class: ClassId::DEFAULT,
-                };
-                return self.attach(&connection, *epoch, *resume, None, context);
-            }
             InboxOp::Detach {
                 session,
                 epoch,
                 sent,
             } => return Ok(self.detach(session, *epoch, *sent, context.outlet)),
-            InboxOp::Remove { session, epoch } => return self.remove(session, *epoch, context),
             InboxOp::Subscribe {
                 session,
                 epoch,
@@ -300,38 +303,6 @@ impl InboxMachine {
                 epoch,
                 sent,
             } => return Ok(self.linger(session, *epoch, *sent)),
-            InboxOp::AttachAgain {
-                client,
-                epoch,
-                node,
-                node_incarnation,
-                last,
-                knows_owed,
-            } => {
-                let connection = Connection {
-                    client,
-                    place: (*node, *node_incarnation),
-                    class: ClassId::DEFAULT,
-                };
-                let last = Some((*last, *knows_owed));
-                return self.attach(&connection, *epoch, true, last, context);
-            }
-            InboxOp::AttachAs {
-                client,
-                epoch,
-                node,
-                node_incarnation,
-                resume,
-                last,
-                class,
-            } => {
-                let connection = Connection {
-                    client,
-                    place: (*node, *node_incarnation),
-                    class: *class,
-                };
-                return self.attach(&connection, *epoch, *resume, *last, context);
-            }
             InboxOp::DeliverLate {
                 session,
                 epoch,

@@ -19,6 +19,7 @@ mod attach;
 mod bodies;
 mod calls;
 mod checkpoint;
+mod ending;
 mod fences;
 mod filters;
 #[expect(

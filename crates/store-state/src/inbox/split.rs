@@ -20,7 +20,7 @@ impl Split for InboxMachine {
             "a shard of the slots {first} to {last} is not split at {at}"
         );
         assert!(
-            self.left.is_none() && self.publishing.is_none(),
+            self.is_between_operations(),
             "a shard is split between two operations"
         );
         let (mut stock, mut attached) = (Stock::new(self.naming.level), 0);
@@ -47,6 +47,7 @@ impl Split for InboxMachine {
             attached,
             left: None,
             publishing: None,
+            ending: None,
             recorded: self.recorded.clone(),
             inboxes,
         }

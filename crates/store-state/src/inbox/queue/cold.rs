@@ -94,24 +94,35 @@ impl Queue {
         Ok(from + slots.take_while(|slot| slot.is_gone()).count() as u64)
     }
 
-    /// Takes all messages from the queue but those that `stays` says, which is asked in order.
-    pub(in crate::inbox) fn retain(
+    /// Takes messages from `from` on from the queue, but those that `stays` says, which is asked in order: of so many
+    /// messages or bytes at most (accounted; the last message may exceed them). Where to go on; `None`: that was all.
+    pub(in crate::inbox) fn retain_part(
         &mut self,
+        from: u64,
+        (mut items, mut bytes): (usize, usize),
         stock: &mut Stock,
         table: &dyn Table,
         mut stays: impl FnMut(u64, &Item) -> bool,
-    ) -> Result<(), TableError> {
+    ) -> Result<Option<u64>, TableError> {
         self.paged = None;
-        for (sequence, row) in self.cold_rows(0..u64::MAX, usize::MAX, usize::MAX, stock, table)? {
+        let mut next = from;
+        for (sequence, row) in self.cold_rows(from..u64::MAX, items, bytes, stock, table)? {
             let weight = row.weight();
             let item = row.into_item(|body| stock.bodies.message(body, table))?;
             if !stays(sequence, &item) {
                 self.cold -= 1;
                 self.let_go(sequence, weight, stock, table)?;
             }
+            next = sequence + 1;
+            items -= 1;
+            bytes = bytes.saturating_sub(weight.bytes as usize);
         }
-        for index in 0..self.slots.len() {
-            let sequence = self.first + index as u64;
+        if items > 0 && bytes > 0 {
+            next = next.max(self.first);
+        }
+        while items > 0 && bytes > 0 && next < self.next() {
+            let (sequence, index) = (next, (next - self.first) as usize);
+            next += 1;
             let Some(weight) = self.slots[index].weight() else {
                 continue;
             };
@@ -119,9 +130,11 @@ impl Queue {
                 self.slots[index] = Slot::Gone;
                 self.let_go(sequence, weight, stock, table)?;
             }
+            items -= 1;
+            bytes = bytes.saturating_sub(weight.bytes as usize);
         }
         self.trim_slots();
-        Ok(())
+        Ok((next < self.next()).then_some(next))
     }
 
     /// The rows of queued messages of these sequences below `first`, until there are `max_items` or `max_bytes`.

@@ -1,8 +1,8 @@
-//! A publication is applied in parts, and nothing shows where these end. The property test says the same of all
-//! limits, checkpoints and crashes.
+//! A publication and the end of a session are applied in parts, and nothing shows where these end. The property test says the
+//! same of all limits, checkpoints and crashes.
 
 use super::*;
-use crate::inbox::publishing::AT_ONCE;
+use crate::inbox::{ending, publishing::AT_ONCE};
 
 /// A shard with a session for each of these names, none of which is connected.
 fn sleepers(clients: &[&str]) -> (Shard, Vec<u64>) {
@@ -129,4 +129,159 @@ fn a_publication_that_came_before_is_answered_in_its_first_part() {
     assert_eq!(shard.apply(&op), published(5, 4));
     assert_eq!(shard.part(&op), Some(published(1, 1)));
     assert_eq!(shard.lens(&inboxes), [1; 5]);
+}
+
+const GROUP: &str = "$share/g/news";
+
+/// A session that is away, with five messages of its own and one that is its group's, and what removes it; its inbox.
+fn laden() -> (Shard, u64, InboxOp) {
+    let mut shard = Shard::new();
+    let inbox = shard.sleeper("ann", "news");
+    for payload in ["1", "2", "3", "4"] {
+        shard.publish("news", payload, QoS::AtLeastOnce);
+    }
+    shard.apply(&InboxOp::Deliver {
+        session: "ann".into(),
+        items: vec![item("news", "5", QoS::AtLeastOnce, Some(GROUP))],
+        origin: None,
+    });
+    shard.publish("news", "6", QoS::AtLeastOnce);
+    shard.take_events();
+    let remove = InboxOp::Remove {
+        session: "ann".into(),
+        epoch: 1,
+    };
+    (shard, inbox, remove)
+}
+
+fn dropped(payloads: &[&str]) -> Vec<(String, String, DropReason)> {
+    let drop = |payload: &&str| {
+        (
+            "ann".to_owned(),
+            (*payload).to_owned(),
+            DropReason::SessionEnded,
+        )
+    };
+    payloads.iter().map(drop).collect()
+}
+
+#[test]
+fn a_session_with_a_long_queue_ends_part_by_part() {
+    assert_eq!(ending::AT_ONCE, 2, "as the parts below");
+    let (mut shard, inbox, remove) = laden();
+    for payloads in [["1", "2"], ["3", "4"]] {
+        assert_eq!(shard.part(&remove), None);
+        assert_eq!(shard.machine.next_sequence(inbox), None, "it is gone");
+        assert_eq!(shard.drops(), dropped(&payloads));
+        assert_eq!(told_of_legacies(&shard), []);
+    }
+    assert_eq!(shard.part(&remove), Some(InboxReply::Done));
+    let left = Event::LeftBehind("ann".into(), inbox);
+    assert_eq!(told_of_legacies(&shard), [left]);
+    assert_eq!(shard.drops(), dropped(&["6"]));
+    let (messages, legacies) = (shard.machine.counts().messages, 1);
+    assert_eq!(shard.machine.counts().legacies, legacies);
+    assert_eq!(messages, 1);
+    assert_eq!(shard.apply(&remove), InboxReply::Stale);
+}
+
+fn told_of_legacies(shard: &Shard) -> Vec<Event> {
+    let mut recorder = Recorder::default();
+    shard.machine.for_each_legacy(&mut recorder);
+    recorder.0
+}
+
+#[test]
+fn a_new_session_begins_when_the_one_before_has_ended() {
+    let (mut shard, inbox, _) = laden();
+    let anew = InboxOp::Attach {
+        client: "ann".into(),
+        epoch: 2,
+        node: 1,
+        node_incarnation: 1,
+        resume: false,
+    };
+    for _ in 0..2 {
+        assert_eq!(shard.part(&anew), None);
+        let counts = shard.machine.counts();
+        assert_eq!((counts.inboxes, counts.attached), (0, 0));
+    }
+    let Some(InboxReply::Attached(attached)) = shard.part(&anew) else {
+        panic!("it is attached");
+    };
+    assert!(!attached.present && attached.inbox > inbox);
+    assert_eq!(shard.drops(), dropped(&["1", "2", "3", "4", "6"]));
+    assert_eq!(shard.machine.counts().messages, 1, "that of the group");
+    shard.checkpoint();
+    let kinds = [b'I', b'L', b'Q'].map(|kind| shard.table.rows_of(kind));
+    assert_eq!(kinds, [1, 1, 1]);
+}
+
+#[test]
+fn a_checkpoint_under_way_has_the_session_that_ends_as_it_was() {
+    for is_first_in_tables in [false, true] {
+        let (mut shard, inbox, remove) = laden();
+        if is_first_in_tables {
+            shard.checkpoint();
+            shard.publish("news", "7", QoS::AtLeastOnce);
+        }
+        let all = shard.queue(inbox);
+        let mut changes = Changes::default();
+        shard.sleeper("bob", "other");
+        assert!(!shard.machine.collect_part(1, &mut changes));
+        let mut is_all = false;
+        while shard.part(&remove).is_none() {
+            is_all = is_all || shard.machine.collect_part(1, &mut changes);
+        }
+        while !is_all {
+            is_all = shard.machine.collect_part(1, &mut changes);
+        }
+        shard.table.write(&changes);
+        let mut before = InboxMachine::load(Slots::ALL, &shard.table).unwrap();
+        let mut page = Vec::new();
+        before
+            .page(inbox, 1, 10, 1 << 20, &shard.table, &mut page)
+            .unwrap();
+        assert_eq!(page.len(), all.len());
+        while !shard.machine.saved_part(1) {}
+        shard.checkpoint();
+        let kinds = [b'I', b'L', b'Q'].map(|kind| shard.table.rows_of(kind));
+        assert_eq!(kinds, [1, 1, 1]);
+        shard.restart();
+        let left = shard.hand_over("ann", inbox, &[]);
+        assert_eq!(left.len(), 1);
+    }
+}
+
+#[test]
+fn the_tables_may_get_a_checkpoint_while_a_session_ends() {
+    let (mut shard, inbox, remove) = laden();
+    let changes = shard.collect();
+    assert_eq!(shard.part(&remove), None);
+    shard.table.write(&changes);
+    while !shard.machine.saved_part(1) {}
+    while shard.part(&remove).is_none() {}
+    assert_eq!(shard.drops(), dropped(&["1", "2", "3", "4", "6"]));
+    shard.checkpoint();
+    let kinds = [b'I', b'L', b'Q'].map(|kind| shard.table.rows_of(kind));
+    assert_eq!(kinds, [0, 1, 1]);
+    assert_eq!(shard.hand_over("ann", inbox, &[5]), []);
+    shard.checkpoint();
+    assert_eq!(shard.table.rows_of(b'Q'), 0);
+}
+
+#[test]
+#[should_panic(expected = "between two operations")]
+fn a_shard_is_not_raised_while_a_session_ends() {
+    let (mut shard, _, remove) = laden();
+    assert_eq!(shard.part(&remove), None);
+    shard.machine.raise(crate::Level::NEWEST);
+}
+
+#[test]
+#[should_panic(expected = "between two operations")]
+fn a_shard_is_not_split_while_a_session_ends() {
+    let (mut shard, _, remove) = laden();
+    assert_eq!(shard.part(&remove), None);
+    let _upper = crate::Split::split_off(&mut shard.machine, 1);
 }

@@ -478,9 +478,11 @@ impl Run {
         [self.now_ms, self.epoch, self.incarnation, self.payload]
     }
 
-    /// A checkpoint goes on and clients read while an operation is not done.
+    /// A checkpoint goes on, clients read and queues are looked at while an operation is not done.
     fn between_parts(&mut self) {
         self.collect_row();
+        let mut pass = QueuePass::new(&mut self.crashing);
+        while !pass.go_on(&mut self.crashing, 2, |_| {}) {}
         if let Some((_, at, true)) = self.checkpoint
             && self.crashing.saved_part(1)
         {
