@@ -105,7 +105,11 @@ fn state() -> Value {
 
 #[test]
 fn an_upgrade_is_finished_unless_a_node_holds_it_up() {
-    let (output, asked) = cluster(&["upgrade", "finish", "--dry-run"], "200 OK", &state().to_string());
+    let (output, asked) = cluster(
+        &["upgrade", "finish", "--dry-run"],
+        "200 OK",
+        &state().to_string(),
+    );
     assert_eq!(asked.what, "GET /api/v1/cluster");
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stdout);
@@ -132,7 +136,9 @@ fn the_state_is_printed_as_tables() {
     assert_eq!(asked.what, "GET /api/v1/cluster");
     assert_eq!(output.status.code(), Some(0));
     let printed = text(&output.stdout);
-    assert!(printed.starts_with("cluster 00000000000000ff, env Test, level 3 of 4 (held up by 1 of the nodes)\n"));
+    assert!(printed.starts_with(
+        "cluster 00000000000000ff, env Test, level 3 of 4 (held up by 1 of the nodes)\n"
+    ));
     let has_row = |cells: &[&str]| {
         let mut rows = printed
             .lines()

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use mqtt_session::{ClassId, Timestamp};
 
-use super::inbox::Inbox;
+use super::ending::Ending;
+use super::inbox::{Inbox, is_shared};
 use super::machine::{Context, InboxMachine};
 use super::tables::INBOX;
 use super::{Attached, InboxOp, InboxOutlet, InboxReply, SessionName};
@@ -19,13 +20,17 @@ pub(super) fn runs(nodes: &BTreeMap<u64, u64>, (node, incarnation): (u64, u64)) 
     nodes.get(&node).is_none_or(|&latest| incarnation >= latest)
 }
 
+/// What the session store has given a connection.
+#[derive(Clone, Copy)]
+struct Epoch(u64);
+
 /// A connection that a session is attached for.
 pub(super) struct Connection<'a> {
     client: &'a str,
     /// The node that the client is connected to, and the node's incarnation.
     place: (u64, u64),
     class: ClassId,
-    epoch: u64,
+    epoch: Epoch,
     resume: bool,
     /// The epoch of a connection since which the node knows the subscriptions, and whether it knows what they owe, if no
     /// other came after it.
@@ -46,7 +51,7 @@ impl<'a> Connection<'a> {
                 client,
                 place: (*node, *node_incarnation),
                 class: ClassId::DEFAULT,
-                epoch: *epoch,
+                epoch: Epoch(*epoch),
                 resume: *resume,
                 last: None,
             },
@@ -61,7 +66,7 @@ impl<'a> Connection<'a> {
                 client,
                 place: (*node, *node_incarnation),
                 class: ClassId::DEFAULT,
-                epoch: *epoch,
+                epoch: Epoch(*epoch),
                 resume: true,
                 last: Some((*last, *knows_owed)),
             },
@@ -77,7 +82,7 @@ impl<'a> Connection<'a> {
                 client,
                 place: (*node, *node_incarnation),
                 class: *class,
-                epoch: *epoch,
+                epoch: Epoch(*epoch),
                 resume: *resume,
                 last: *last,
             },
@@ -98,7 +103,7 @@ impl InboxMachine {
             client,
             place,
             class,
-            epoch,
+            epoch: Epoch(epoch),
             resume,
             last,
         } = connection;
@@ -214,7 +219,7 @@ impl InboxMachine {
         epoch: u64,
         context: &mut Context<'_>,
     ) -> Result<Option<InboxReply>, TableError> {
-        if self.ending.is_none() {
+        if self.under_way.ending.is_none() {
             let Some(inbox) = self.inboxes.current(session, epoch) else {
                 return Ok(Some(InboxReply::Stale));
             };
@@ -223,6 +228,50 @@ impl InboxMachine {
         }
         let is_done = self.end_part(context)?;
         Ok(is_done.then_some(InboxReply::Done))
+    }
+
+    /// Begins to end a session with all it has; [`InboxMachine::end_part`] goes on with it.
+    fn begin_end(&mut self, number: u64, outlet: &mut dyn InboxOutlet) {
+        let Some(mut inbox) = self.inboxes.remove(number) else {
+            return;
+        };
+        self.attached -= usize::from(inbox.is_attached());
+        self.matching.take_over(&mut inbox, &mut self.filters);
+        for subscription in &inbox.subscriptions {
+            let filter = &*subscription.filter;
+            self.stock.filter_bytes -= filter.len();
+            if is_shared(filter) {
+                self.members.remove(inbox.number);
+                outlet.member(&inbox.client, filter, None);
+            } else {
+                self.matching.unsubscribe(inbox.number, filter);
+                self.filters.remove(filter, !inbox.is_attached(), outlet);
+            }
+        }
+        self.stock.has_room(&mut inbox);
+        self.stock.end(&mut inbox);
+        self.owed.end(inbox.id());
+        if self.naming.level.claims_once() && inbox.is_connected() {
+            inbox.queue.mark_unknown_sent();
+        }
+        self.under_way.ending = Some(Ending::of(inbox));
+    }
+
+    /// Goes on with the end that was begun, if one was. What others of the session's shared groups are to have stays, as a
+    /// legacy. False: some messages have yet to be looked at.
+    fn end_part(&mut self, context: &mut Context<'_>) -> Result<bool, TableError> {
+        let Some(mut ending) = self.under_way.ending.take() else {
+            return Ok(true);
+        };
+        if !ending.go_on(&mut self.stock, context.table, context.outlet)? {
+            self.under_way.ending = Some(ending);
+            return Ok(false);
+        }
+        let inbox = ending.into_inbox();
+        if inbox.queue.len() > 0 {
+            self.leave(inbox.into_legacy(), context.outlet);
+        }
+        Ok(true)
     }
 
     /// One pass over all inboxes, and then part after part of those that are to be detached; false: some are
@@ -235,7 +284,7 @@ impl InboxMachine {
         incarnation: u64,
         outlet: &mut dyn InboxOutlet,
     ) -> bool {
-        let mut left = match self.left.take() {
+        let mut left = match self.under_way.left.take() {
             Some(left) => left,
             None => {
                 let latest = self.nodes.entry(node).or_default();
@@ -258,7 +307,7 @@ impl InboxMachine {
         }
         let is_done = left.len() == 0;
         if !is_done {
-            self.left = Some(left);
+            self.under_way.left = Some(left);
         }
         is_done
     }

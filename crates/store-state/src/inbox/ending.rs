@@ -12,10 +12,11 @@
 use mqtt_proto::QoS;
 use mqtt_session::DropReason;
 
-use super::inbox::{Inbox, is_shared};
-use super::machine::{Context, InboxMachine};
+use super::inbox::Inbox;
+use super::publishing::Publishing;
+use super::stock::Stock;
 use super::{InboxDrop, InboxOutlet};
-use crate::TableError;
+use crate::{Table, TableError};
 
 /// Queued messages that one part looks at: about a millisecond, if the tables need not be read. Tests have short queues, and
 /// parts all the same.
@@ -28,80 +29,70 @@ const BYTES_AT_ONCE: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Ending {
     inbox: Box<Inbox>,
-    /// The first sequence that has yet to be looked at.
-    next: u64,
+    next: Next,
 }
 
-impl InboxMachine {
-    /// Begins to end a session with all it has; [`InboxMachine::end_part`] goes on with it.
-    pub(super) fn begin_end(&mut self, number: u64, outlet: &mut dyn InboxOutlet) {
-        let Some(mut inbox) = self.inboxes.remove(number) else {
-            return;
-        };
-        self.attached -= usize::from(inbox.is_attached());
-        self.matching.take_over(&mut inbox, &mut self.filters);
-        self.unroute(&inbox, outlet);
-        self.stock.has_room(&mut inbox);
-        self.stock.end(&mut inbox);
-        self.owed.end(inbox.id());
-        if self.naming.level.claims_once() && inbox.is_connected() {
-            inbox.queue.mark_unknown_sent();
+/// The first sequence that has yet to be looked at.
+#[derive(Clone, Copy, Debug)]
+struct Next(u64);
+
+impl Ending {
+    /// Of an inbox that is no longer among the others.
+    pub(super) fn of(inbox: Box<Inbox>) -> Self {
+        Self {
+            inbox,
+            next: Next(0),
         }
-        self.ending = Some(Ending { inbox, next: 0 });
     }
 
-    /// Goes on with the end that was begun, if one was. What others of the session's shared groups are to have stays, as a
-    /// legacy. False: some messages have yet to be looked at.
-    pub(super) fn end_part(&mut self, context: &mut Context<'_>) -> Result<bool, TableError> {
-        let Some(mut ending) = self.ending.take() else {
-            return Ok(true);
-        };
-        let Inbox { client, queue, .. } = &mut *ending.inbox;
+    /// Goes on. False: some messages have yet to be looked at.
+    pub(super) fn go_on(
+        &mut self,
+        stock: &mut Stock,
+        table: &dyn Table,
+        outlet: &mut dyn InboxOutlet,
+    ) -> Result<bool, TableError> {
+        let Inbox { client, queue, .. } = &mut *self.inbox;
         let sent = queue.sent();
         let limits = (AT_ONCE, BYTES_AT_ONCE);
-        let stock = &mut self.stock;
-        let left = queue.retain_part(
-            ending.next,
-            limits,
-            stock,
-            context.table,
-            |sequence, item| {
-                // [MQTT-4.8.2-5] a QoS 2 message that may have reached this client goes to no other.
-                let is_bound = item.qos == QoS::ExactlyOnce && sequence <= sent;
-                let stays = item.group.is_some() && !is_bound;
-                if !stays {
-                    context.outlet.dropped(InboxDrop {
-                        client,
-                        message: &item.message,
-                        reason: DropReason::SessionEnded,
-                    });
-                }
-                stays
-            },
-        )?;
+        let left = queue.retain_part(self.next.0, limits, stock, table, |sequence, item| {
+            // [MQTT-4.8.2-5] a QoS 2 message that may have reached this client goes to no other.
+            let is_bound = item.qos == QoS::ExactlyOnce && sequence <= sent;
+            let stays = item.group.is_some() && !is_bound;
+            if !stays {
+                outlet.dropped(InboxDrop {
+                    client,
+                    message: &item.message,
+                    reason: DropReason::SessionEnded,
+                });
+            }
+            stays
+        })?;
         if let Some(next) = left {
-            self.ending = Some(Ending { next, ..ending });
-            return Ok(false);
+            self.next = Next(next);
         }
-        let Ending { inbox, .. } = ending;
-        if inbox.queue.len() > 0 {
-            self.leave(inbox.into_legacy(), context.outlet);
-        }
-        Ok(true)
+        Ok(left.is_none())
     }
 
-    /// Takes back the subscriptions of a session that ends.
-    fn unroute(&mut self, inbox: &Inbox, outlet: &mut dyn InboxOutlet) {
-        for subscription in &inbox.subscriptions {
-            let filter = &*subscription.filter;
-            self.stock.filter_bytes -= filter.len();
-            if is_shared(filter) {
-                self.members.remove(inbox.number);
-                outlet.member(&inbox.client, filter, None);
-            } else {
-                self.matching.unsubscribe(inbox.number, filter);
-                self.filters.remove(filter, !inbox.is_attached(), outlet);
-            }
-        }
+    /// What is left of the inbox.
+    pub(super) fn into_inbox(self) -> Box<Inbox> {
+        self.inbox
+    }
+}
+
+/// The operation that is under way, if one is that is carried out in parts.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay {
+    /// While [`InboxOp::NodeUp`](super::InboxOp::NodeUp) is not done: inboxes that it has yet to detach.
+    pub(super) left: Option<std::vec::IntoIter<u64>>,
+    /// While a publication is not done: how far it is.
+    pub(super) publishing: Option<Publishing>,
+    /// While a session has not ended: how far that is.
+    pub(super) ending: Option<Ending>,
+}
+
+impl UnderWay {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.left.is_none() && self.publishing.is_none() && self.ending.is_none()
     }
 }

@@ -7,8 +7,7 @@ use mqtt_session::Timestamp;
 use super::acknowledge;
 use super::attach::Connection;
 use super::calls::Calls;
-use super::checkpoint;
-use super::ending::Ending;
+use super::ending::UnderWay;
 use super::fences::Fences;
 use super::filters::Filters;
 use super::inbox::{Inbox, is_shared};
@@ -18,7 +17,7 @@ use super::members::Members;
 use super::name::Naming;
 use super::origins::Origins;
 use super::owed::OwedMessages;
-use super::publishing::{Publication, Publishing};
+use super::publishing::Publication;
 use super::stock::Stock;
 use super::survey;
 use super::{Call, InboxOp, InboxOutlet, InboxReply, Queued, SessionName};
@@ -53,12 +52,7 @@ pub struct InboxMachine {
     pub(super) stock: Stock,
     /// Inboxes that are attached.
     pub(super) attached: usize,
-    /// While [`InboxOp::NodeUp`] is not done: inboxes that it has yet to detach.
-    pub(super) left: Option<std::vec::IntoIter<u64>>,
-    /// While a publication is not done: how far it is.
-    pub(super) publishing: Option<Publishing>,
-    /// While the end of a session is not done: the session, and how far it is.
-    pub(super) ending: Option<Ending>,
+    pub(super) under_way: UnderWay,
     /// The machine's own row as it was last handed out.
     pub(super) recorded: Vec<u8>,
 }
@@ -105,12 +99,12 @@ impl Machine for InboxMachine {
     type Outlet = dyn InboxOutlet;
 
     fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
-        checkpoint::load(slots, table)
+        Self::from_tables(slots, table)
     }
 
     fn raise(&mut self, level: Level) {
         assert!(
-            self.is_between_operations(),
+            self.under_way.is_nothing(),
             "a shard is raised between two operations"
         );
         let before = std::mem::replace(&mut self.naming.level, level);
@@ -222,11 +216,6 @@ impl Machine for InboxMachine {
 }
 
 impl InboxMachine {
-    /// No operation has been begun that is not done.
-    pub(super) fn is_between_operations(&self) -> bool {
-        self.left.is_none() && self.publishing.is_none() && self.ending.is_none()
-    }
-
     fn carry_out(
         &mut self,
         op: &InboxOp,

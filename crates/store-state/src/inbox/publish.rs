@@ -33,7 +33,7 @@ impl InboxMachine {
         publication: &Publication<'_>,
         context: &mut Context<'_>,
     ) -> Result<Option<InboxReply>, TableError> {
-        let mut publishing = match self.publishing.take() {
+        let mut publishing = match self.under_way.publishing.take() {
             Some(publishing) => publishing,
             None => match self.answered(&publication.once) {
                 Some(answer) => return Ok(Some(answer)),
@@ -52,7 +52,7 @@ impl InboxMachine {
         publishing
             .go_on(|target, tally| self.publish_to(target, publication, body, tally, context))?;
         if !publishing.is_done() {
-            self.publishing = Some(publishing);
+            self.under_way.publishing = Some(publishing);
             return Ok(None);
         }
         let Publishing { tally, .. } = publishing;

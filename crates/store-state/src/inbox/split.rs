@@ -7,6 +7,7 @@
 //! The route index and the filters are made anew in parts: see `matching` and `filters`. Then the references to bodies are
 //! counted anew: see `recount`.
 
+use super::ending::UnderWay;
 use super::machine::InboxMachine;
 use super::stock::Stock;
 use super::tables::{INBOX, LEGACY, OWED, PENDING_FILTER, PENDING_OF_CLIENT, QUEUE};
@@ -20,7 +21,7 @@ impl Split for InboxMachine {
             "a shard of the slots {first} to {last} is not split at {at}"
         );
         assert!(
-            self.is_between_operations(),
+            self.under_way.is_nothing(),
             "a shard is split between two operations"
         );
         let (mut stock, mut attached) = (Stock::new(self.naming.level), 0);
@@ -45,9 +46,7 @@ impl Split for InboxMachine {
             calls: self.calls.split(),
             stock: self.stock.split_off(at, &inboxes, stock, self.next_body),
             attached,
-            left: None,
-            publishing: None,
-            ending: None,
+            under_way: UnderWay::default(),
             recorded: self.recorded.clone(),
             inboxes,
         }
