@@ -1079,7 +1079,22 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             ConstCounter::new(pick(shards)).encode(family.encode_family(&labels)?)?;
         }
     }
-    let gauges: [(&str, &str, Pick); 7] = [
+    let gauges: [(&str, &str, Pick); 10] = [
+        (
+            "store_answers_held",
+            "New connections that this node, which leads their session shards, lets wait until wills of older connections of their clients are published",
+            |s| s.answers_held,
+        ),
+        (
+            "store_queues_awaited",
+            "Persistent sessions that were connected a moment ago and whose queues are not read yet, in the inbox shards that this node leads: messages of QoS 0 are kept for them",
+            |s| s.queues_awaited,
+        ),
+        (
+            "store_filters_held",
+            "Topic filters of such sessions, for which messages of QoS 0 come to the inbox shard until the queue is read",
+            |s| s.filters_held,
+        ),
         (
             "store_requests_joined",
             "Requests that several shards carry out since one was split, and new shards that wait for what was asked before",

@@ -157,6 +157,10 @@ impl<M: Kind> ShardSet<M> {
             sum.deferred += stats.deferred.load(Ordering::Relaxed) as u64;
             sum.stale += stats.stale.load(Ordering::Relaxed);
             sum.checkpoints += stats.checkpoints.load(Ordering::Relaxed);
+            let held = crate::shard::held::held(shard);
+            sum.answers_held += held.answers as u64;
+            sum.queues_awaited += held.awaited as u64;
+            sum.filters_held += held.filters as u64;
             sum.checkpoint_bytes += stats.checkpoint_bytes.load(Ordering::Relaxed);
         }
         sum

@@ -73,6 +73,12 @@ pub struct ShardStats {
     /// Requests that several shards carry out together since one was split, and shards that were split off and wait until
     /// what was asked before is done.
     pub joined: usize,
+    /// Answers to new connections that are held until wills of older ones are published.
+    pub answers_held: u64,
+    /// Connected sessions whose queues are not being read yet.
+    pub queues_awaited: u64,
+    /// Topic filters of such sessions that are announced as those of sessions without a connection.
+    pub filters_held: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of these.

@@ -77,6 +77,16 @@ impl InboxCursors {
         }
     }
 
+    /// Attached inboxes whose cursors are not open yet.
+    pub(crate) fn awaited_inboxes(&self) -> usize {
+        self.awaited.len()
+    }
+
+    /// Filters of which it is not told yet that no detached session has them.
+    pub(crate) fn held_filters(&self) -> usize {
+        self.held_filters.len()
+    }
+
     /// A message of QoS 0 was not queued for an attached inbox. If its cursor is not open yet, the session's node may have no
     /// routes that would bring it the message: the cursor begins with it. False: there is no room for it.
     pub(crate) fn passed_over(&mut self, inbox: u64, item: &Item) -> bool {
