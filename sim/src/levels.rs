@@ -5,7 +5,6 @@
 use consensus::simulation::Chance;
 use store::Store;
 use store_state::Level;
-use store_state::api::Store as _;
 
 /// The time within which the raise begins, in ms.
 const BEGIN_WITHIN: usize = 12_000;

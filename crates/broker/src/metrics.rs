@@ -1083,17 +1083,17 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         (
             "store_answers_held",
             "New connections that this node, which leads their session shards, lets wait until wills of older connections of their clients are published",
-            |s| s.answers_held,
+            |s| s.held_back.answers.0,
         ),
         (
             "store_queues_awaited",
             "Persistent sessions that were connected a moment ago and whose queues are not read yet, in the inbox shards that this node leads: messages of QoS 0 are kept for them",
-            |s| s.queues_awaited,
+            |s| s.held_back.queues.0,
         ),
         (
             "store_filters_held",
             "Topic filters of such sessions, for which messages of QoS 0 come to the inbox shard until the queue is read",
-            |s| s.filters_held,
+            |s| s.held_back.filters.0,
         ),
         (
             "store_requests_joined",

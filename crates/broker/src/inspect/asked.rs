@@ -578,8 +578,11 @@ impl Inspect {
         budget: Duration,
     ) -> Result<Gone, Problem> {
         let clustered = self.node.rim.clustered();
-        if clustered.is_some_and(|cluster| !cluster.cluster().all_speak(INSPECTION_SINCE)) {
-            let why = "a node runs a version that cannot end sessions, or has not been reached yet";
+        let may_end = self.node.store().levels.may_end();
+        if !may_end
+            || clustered.is_some_and(|cluster| !cluster.cluster().all_speak(INSPECTION_SINCE))
+        {
+            let why = "a node runs a version that cannot end sessions, or has not been reached yet, or the upgrade is not finished";
             return Err(Problem::new(Kind::Conflict, why));
         }
         let deadline = Instant::now() + budget;

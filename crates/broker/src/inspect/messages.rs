@@ -227,8 +227,9 @@ pub(super) async fn purge(
 ) -> Result<QueuePurge, Problem> {
     // A replica that cannot read the operation stops at it, and with it what its shard needs a majority for.
     let clustered = inspect.node.rim.clustered();
-    if clustered.is_some_and(|cluster| !cluster.cluster().all_speak(PURGES_SINCE)) {
-        let why = "a node runs a version that cannot empty queues, or has not been reached yet";
+    let may_trim = inspect.node.store().levels.may_trim();
+    if !may_trim || clustered.is_some_and(|cluster| !cluster.cluster().all_speak(PURGES_SINCE)) {
+        let why = "a node runs a version that cannot empty queues, or has not been reached yet, or the upgrade is not finished";
         return Err(Problem::new(Kind::Conflict, why));
     }
     let question = MessagesQuestion::Purge {

@@ -254,6 +254,7 @@ impl InboxMachine {
         if self.naming.level.claims_once() && inbox.is_connected() {
             inbox.queue.mark_unknown_sent();
         }
+        outlet.awaited(number, false);
         self.under_way.ending = Some(Ending::of(inbox));
     }
 

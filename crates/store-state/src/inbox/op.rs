@@ -325,6 +325,13 @@ impl InboxOp {
         }
     }
 
+    /// Whether only logs from [`Level::SPLITS`](crate::Level::SPLITS) on have it.
+    #[must_use]
+    pub fn is_gated(&self) -> bool {
+        matches!(self, Self::AttachAs { .. } | Self::Trim { .. })
+            || matches!(self.session(), Some(SessionName::Inbox(_)))
+    }
+
     /// The operation as logs can have it that know of no classes and drop nothing that is queued; `None`: they cannot.
     pub(super) fn without_class(self) -> Option<Self> {
         match self {

@@ -252,7 +252,7 @@ pub fn each_stored(
 }
 
 /// What the rows of a shard show of the level of the program that wrote them, of those that knew of no levels. `None`: nothing
-/// that the two have in different ways. Reads rows until one shows it.
+/// that the two have in different ways. Reads the rows of the inboxes until one shows the later one, which counts.
 ///
 /// # Errors
 /// A row is damaged, or the tables cannot be read.
@@ -268,24 +268,22 @@ pub fn level_shown(table: &dyn Table) -> Result<Option<Level>, LoadError> {
     if has(PENDING_FILTER)? {
         return Ok(Some(Level::SPLITS));
     }
-    if has(PENDING_OF_CLIENT)? {
-        return Ok(Some(Level::UNGATED));
-    }
-    let mut shown = Ok(None);
+    let mut shown = Ok(has(PENDING_OF_CLIENT)?.then_some(Level::UNGATED));
     table.range(&[INBOX], &[INBOX + 1], &mut |key, value| {
-        shown = row::decode(key, value).map(|inbox: InboxRow| {
-            let rest = inbox.rest;
-            let has_later = !rest.marks.is_empty() || rest.class != ClassId::DEFAULT;
-            match (has_later, inbox.alive) {
-                (true, _) => Some(Level::SPLITS),
-                (false, 0) => None,
-                (false, _) => Some(Level::UNGATED),
+        let inbox: Result<InboxRow, LoadError> = row::decode(key, value);
+        match inbox {
+            Ok(inbox) if !inbox.rest.marks.is_empty() || inbox.rest.class != ClassId::DEFAULT => {
+                shown = Ok(Some(Level::SPLITS));
             }
-        });
-        match shown {
-            Ok(None) => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
+            Ok(inbox) => {
+                if inbox.alive > 0 {
+                    shown = Ok(Some(Level::UNGATED));
+                }
+                return ControlFlow::Continue(());
+            }
+            Err(error) => shown = Err(error),
         }
+        ControlFlow::Break(())
     })?;
     shown
 }

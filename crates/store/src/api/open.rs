@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use consensus::{Log, LogOptions};
 use parking_lot::Mutex;
 use store_state::Level;
-use store_state::api::PerStore;
-use store_state::inbox::InboxMachine;
+use store_state::api::{PerStore, StoreId};
+use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
 use tokio::sync::watch;
@@ -24,6 +24,8 @@ use crate::api::shard_set::ShardSet;
 use crate::api::split::AskedSplit;
 use crate::api::splits::Splits;
 use crate::api::store::{Store, ThreadHandles};
+use crate::kinds::command::Command;
+use crate::kinds::group::shard_of_group;
 use crate::kinds::kind::Kind;
 use crate::node::bootstrap::maker;
 use crate::node::services::NodeServices;
@@ -111,15 +113,9 @@ impl Store {
             inbox: StoreFolder::open::<InboxMachine>(&folder, options)?,
             retain: StoreFolder::open::<RetainMachine>(&folder, options)?,
         };
-        if folder.noted_level().is_none() {
-            let level = match is_new {
-                true => options.level.unwrap_or(Level::NEWEST),
-                false => level_before(&folder, &places.inbox.tables, options.level)?,
-            };
-            folder
-                .set_level(level)
-                .map_err(because("the data folder"))?;
-        }
+        settle_level(&folder, is_new, options.level, || {
+            shown(&places.inbox.tables, &log)
+        })?;
         let (threads, starts) = StoreThreads::new(ThreadCounts {
             first: options.threads,
             most: options.threads_most,
@@ -220,26 +216,77 @@ impl StoreFolder {
     }
 }
 
-/// The level of a folder that programs have written which knew of no levels: as the members say, or else as the rows show. Without
-/// either there is nothing in the folder that the two levels write in different ways.
-fn level_before(folder: &Folder, tables: &Tables, told: Option<Level>) -> Result<Level, OpenError> {
-    if folder.is_split() {
-        return Ok(Level::SPLITS);
+/// Decides which level the folder has for shards that say none. At the first start: the newest, if nothing was made in it and no member
+/// says another one; else what members tell, or what the folder shows. A program without levels may have had the folder since then: what
+/// it shows of the later level counts for as long as the level was not raised.
+fn settle_level(
+    folder: &Folder,
+    is_new: bool,
+    told: Option<Level>,
+    shown: impl FnOnce() -> Result<Option<Level>, OpenError>,
+) -> Result<(), OpenError> {
+    let noted = folder.noted_level();
+    let level = match noted {
+        None if is_new => told.unwrap_or(Level::NEWEST),
+        None | Some(Level::UNGATED) if !folder.has_noted(Level::RAISED) => {
+            let shown = match folder.is_split() {
+                true => Some(Level::SPLITS),
+                false => shown()?,
+            };
+            let later = shown.filter(|level| *level == Level::SPLITS);
+            // Without any sign there is nothing in the folder that the two levels have in different ways.
+            let level = later.or(noted).or(told).or(shown);
+            level.unwrap_or(Level::UNGATED)
+        }
+        Some(noted) => noted,
+        // The file is gone. Shards of a raised folder say their levels, but for those that were not raised yet.
+        None => Level::SPLITS,
+    };
+    if noted != Some(level) {
+        let set = folder.set_level(level);
+        set.map_err(because("the data folder"))?;
+        tracing::info!(%level, "the level of shards that say none");
     }
-    if let Some(told) = told {
-        return Ok(told);
-    }
+    Ok(())
+}
+
+/// The level that the rows and the log of the inbox store show, of those of programs that knew of no levels. `None`: neither. Reads
+/// the inboxes, and the log until it shows the later one.
+fn shown(tables: &Tables, log: &Log) -> Result<Option<Level>, OpenError> {
     let of_store = because(InboxMachine::NAME);
+    let mut shown = None;
     for shard in tables.shards().map_err(&of_store)? {
         let table = tables.shard(shard).map_err(&of_store)?;
         match store_state::inbox::level_shown(&table) {
-            Ok(Some(level)) => return Ok(level),
-            Ok(None) => {}
+            Ok(level) => shown = shown.max(level),
             // The shard says so when it is opened.
             Err(error) => tracing::warn!(shard, %error, "the rows of a shard do not show a level"),
         }
     }
-    Ok(Level::UNGATED)
+    for group in log.group_ids() {
+        let is_inbox = shard_of_group(group).is_some_and(|(store, _)| store == StoreId::Inbox);
+        if shown == Some(Level::SPLITS) || !is_inbox {
+            continue;
+        }
+        let mut is_raised = false;
+        let read = log.commands(group, |_, command: &Command| match command {
+            // What follows says nothing of before.
+            Command::Raise(..) => is_raised = true,
+            Command::Inbox(batch) if !is_raised => {
+                let classes = &batch.header.limits.classes;
+                let mut ops = batch.requests.iter().map(|request| &request.op);
+                if !classes.is_empty() || ops.any(InboxOp::is_gated) {
+                    shown = Some(Level::SPLITS);
+                }
+            }
+            _ => {}
+        });
+        if let Err(error) = read {
+            // The replica says so when it is opened.
+            tracing::warn!(group, %error, "the log of a shard does not show a level");
+        }
+    }
+    Ok(shown)
 }
 
 /// Prepares the shards of a store: those that it began with, and those that splits have made as far as this node has something

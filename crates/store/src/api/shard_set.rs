@@ -157,10 +157,9 @@ impl<M: Kind> ShardSet<M> {
             sum.deferred += stats.deferred.load(Ordering::Relaxed) as u64;
             sum.stale += stats.stale.load(Ordering::Relaxed);
             sum.checkpoints += stats.checkpoints.load(Ordering::Relaxed);
-            let held = crate::shard::held::held(shard);
-            sum.answers_held += held.answers as u64;
-            sum.queues_awaited += held.awaited as u64;
-            sum.filters_held += held.filters as u64;
+            if let Some((_, held_back)) = shard.standing() {
+                sum.held_back.add(held_back);
+            }
             sum.checkpoint_bytes += stats.checkpoint_bytes.load(Ordering::Relaxed);
         }
         sum
@@ -296,7 +295,9 @@ impl<M: Kind> ShardSet<M> {
         if self.shards.are_most() {
             return Err(SplitError::TooManyShards);
         }
-        if let Some(level) = shard.level().filter(|level| !level.allows_splits()) {
+        if let Some((level, _)) = shard.standing()
+            && !level.allows_splits()
+        {
             return Err(SplitError::Level(level));
         }
         check_replicas(&group, shard.routing.node, known_peers)?;
@@ -347,7 +348,10 @@ impl<M: Kind> ShardSet<M> {
 impl<M: Kind> LeveledShards for ShardSet<M> {
     fn levels(&self) -> Vec<Level> {
         let known = self.shards.load();
-        known.iter().filter_map(|shard| shard.level()).collect()
+        known
+            .iter()
+            .filter_map(|shard| Some(shard.standing()?.0))
+            .collect()
     }
 
     fn lowest(&self) -> Level {
@@ -371,7 +375,7 @@ impl<M: Kind> LeveledShards for ShardSet<M> {
             let known = Arc::clone(&self.shards.load());
             let mut proposed = 0;
             for shard in known.iter() {
-                let is_below = shard.level().is_some_and(|now| now < level);
+                let is_below = shard.standing().is_some_and(|(now, _)| now < level);
                 let group = shard.routing.group.borrow().clone();
                 let group = group.filter(|_| is_below && shard.routing.is_here());
                 if let Some(group) = group {

@@ -3,6 +3,8 @@
 use consensus::LogStats;
 use store_state::api::PerStore;
 
+use crate::shard::load::Total;
+
 /// For how long sessions are away that are counted, in days.
 pub const AWAY_DAYS: [u32; 2] = [1, 30];
 
@@ -45,6 +47,25 @@ pub struct StoreStats {
     pub held_wills: u64,
 }
 
+/// What leaders hold back for a while, for people to look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeldBack {
+    /// Answers to new connections, until wills of older ones are published.
+    pub answers: Total,
+    /// Connected sessions whose queues are not being read yet.
+    pub queues: Total,
+    /// Topic filters of such sessions that are announced as those of sessions without a connection.
+    pub filters: Total,
+}
+
+impl HeldBack {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.answers.0 += other.answers.0;
+        self.queues.0 += other.queues.0;
+        self.filters.0 += other.filters.0;
+    }
+}
+
 /// What the shards of one store count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShardStats {
@@ -73,12 +94,8 @@ pub struct ShardStats {
     /// Requests that several shards carry out together since one was split, and shards that were split off and wait until
     /// what was asked before is done.
     pub joined: usize,
-    /// Answers to new connections that are held until wills of older ones are published.
-    pub answers_held: u64,
-    /// Connected sessions whose queues are not being read yet.
-    pub queues_awaited: u64,
-    /// Topic filters of such sessions that are announced as those of sessions without a connection.
-    pub filters_held: u64,
+    /// What leaders hold back for a while.
+    pub held_back: HeldBack,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of these.

@@ -271,7 +271,8 @@ impl<M: Kind> ReplicaController<M> {
         let Some(op) = self.services.node_up::<M>() else {
             return Ok(());
         };
-        let level = self.shard.level().unwrap_or(self.services.folder.level());
+        let standing = self.shard.standing();
+        let level = standing.map_or(self.services.folder.level(), |(level, _)| level);
         let batch = single(op, &*self.services.listener, level);
         let applied = match group.propose(M::command(Arc::new(batch))).await {
             Ok(proposal) => proposal.await,

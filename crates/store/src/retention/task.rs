@@ -115,7 +115,9 @@ async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Liste
 pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
     let session = SessionName::Inbox(trim.inbox);
     let op = M::trim(session, trim.sequences.clone(), trim.limit);
-    let may_trim = shard.level().is_some_and(|level| level >= Level::SPLITS);
+    let may_trim = shard
+        .standing()
+        .is_some_and(|(level, _)| level >= Level::SPLITS);
     let op = op.filter(|_| may_trim && shard.routing.is_here());
     let is_here = op.is_some();
     if let Some(op) = op {

@@ -20,13 +20,16 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::api::listener::Listener;
+use crate::api::stats::HeldBack;
 use crate::kinds::effects::Effects;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
 use crate::shard::fault::Fault;
-use crate::shard::load::{Busyness, LoadMeter, LoadScale, ShardCost, ShardLoad, SlotWeights};
+use crate::shard::load::{
+    Busyness, LoadMeter, LoadScale, ShardCost, ShardLoad, SlotWeights, Total,
+};
 use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::queue::RequestQueue;
 use crate::shard::rebuild::Rebuild;
@@ -232,9 +235,17 @@ impl<M: Kind> Shard<M> {
         self.stats.finished.load(Ordering::Acquire) >= given
     }
 
-    /// The level of the replica here; `None`: there is none.
-    pub(crate) fn level(&self) -> Option<Level> {
-        self.state.read().as_ref().map(|state| state.level)
+    /// The level of the replica here, and what it holds back; `None`: there is none.
+    pub(crate) fn standing(&self) -> Option<(Level, HeldBack)> {
+        let state = self.state.read();
+        let state = state.as_ref()?;
+        let count = |held: usize| Total(held as u64);
+        let held_back = HeldBack {
+            answers: count(state.unsettled.len()),
+            queues: count(state.effects.cursors.awaited_inboxes()),
+            filters: count(state.effects.cursors.held_filters()),
+        };
+        Some((state.level, held_back))
     }
 
     /// What the shard is responsible for; `None`: there is no replica here.

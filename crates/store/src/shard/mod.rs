@@ -21,7 +21,6 @@ pub(crate) mod deferred;
 pub(crate) mod fault;
 mod forward;
 pub(crate) mod handle;
-pub(crate) mod held;
 mod in_flight;
 pub(crate) mod joins;
 pub(crate) mod load;

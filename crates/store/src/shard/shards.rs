@@ -143,7 +143,7 @@ pub(super) fn note_level<M: Kind>(shards: &Weak<Shards<M>>) {
     // None: the store is gone.
     if let Some(shards) = shards.upgrade() {
         let known = shards.load();
-        let levels = known.iter().filter_map(|shard| shard.level());
+        let levels = known.iter().filter_map(|shard| Some(shard.standing()?.0));
         let lowest = levels.min().unwrap_or(shards.folder_level);
         shards.lowest_level.store(lowest.0, Ordering::Relaxed);
     }

@@ -9,7 +9,7 @@
 //! reserve       space for a start on a full disk             see `folder/reserve.rs`
 //! inbox/ …      one folder for each store, with a FORMAT     or elsewhere, if settings say so
 //! inbox.made    this node has made an inbox store            so that a missing one is noticed
-//! level         the level of shards that say none           written once, at the first start of a program with levels
+//! level         the level of shards that say none           written at the first start of a program with levels
 //! founded       the shards were begun, here or elsewhere     so that none is begun twice
 //! ```
 //!
@@ -32,7 +32,6 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::{error, fmt};
 
 use parking_lot::Mutex;
@@ -80,7 +79,7 @@ pub struct Folder {
     /// What its `FORMAT` says.
     format: Mutex<u32>,
     /// The level of shards that say none.
-    level: OnceLock<Level>,
+    level: Mutex<Option<Level>>,
     incarnation: u64,
     last_alive_ms: Option<u64>,
     alive: Mutex<Slots>,
@@ -144,7 +143,7 @@ impl Folder {
             root,
             node: label.node,
             seed: Seed(label.seed),
-            level: level.map_or_else(OnceLock::new, OnceLock::from),
+            level: Mutex::new(level),
             format: Mutex::new(label.format),
             incarnation,
             last_alive_ms,
@@ -218,7 +217,7 @@ impl Folder {
     /// The level of shards of which neither tables nor log say one, once it is known.
     #[must_use]
     pub fn noted_level(&self) -> Option<Level> {
-        self.level.get().copied()
+        *self.level.lock()
     }
 
     /// The level of shards of which neither tables nor log say one.
@@ -226,11 +225,11 @@ impl Folder {
     /// # Panics
     /// It is not known yet.
     pub(crate) fn level(&self) -> Level {
-        let level = self.level.get();
-        *level.expect("the level of a folder is known before its shards are opened")
+        let level = *self.level.lock();
+        level.expect("the level of a folder is known before its shards are opened")
     }
 
-    /// Says which level it is, before shards are opened. Once.
+    /// Says which level it is, before shards are opened.
     ///
     /// # Errors
     /// It cannot be written.
@@ -241,8 +240,7 @@ impl Folder {
         let path = self.root.join(LEVEL);
         durable::write_whole(&path, format!("{level}\n").as_bytes())
             .map_err(|reason| FolderError::io(&path, reason))?;
-        let is_set = self.level.set(level).is_ok();
-        debug_assert!(is_set, "the level of a folder is set once");
+        *self.level.lock() = Some(level);
         Ok(())
     }
 

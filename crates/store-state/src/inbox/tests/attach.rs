@@ -431,3 +431,44 @@ fn a_lingering_inbox_that_fills_up_slows_nobody_down() {
     shard.apply(&again(2, 1));
     assert_eq!(pressing(shard.publish("a", "3", QoS::AtLeastOnce)), 1);
 }
+
+/// What is told of cursors.
+#[derive(Default)]
+struct Cursors(Vec<(u64, bool)>);
+
+impl InboxOutlet for Cursors {
+    fn queued(&mut self, _: u64, _: u64, _: &Item) {}
+    fn dropped(&mut self, _: InboxDrop<'_>) {}
+    fn filter(&mut self, _: &str, _: bool, _: bool) {}
+    fn member(&mut self, _: &str, _: &str, _: Option<&StoredSubscription>) {}
+    fn left_behind(&mut self, _: &str, _: u64) {}
+
+    fn awaited(&mut self, inbox: u64, is_awaited: bool) {
+        self.0.push((inbox, is_awaited));
+    }
+}
+
+#[test]
+fn the_cursor_of_a_session_that_has_ended_is_not_awaited() {
+    let attach = |epoch| InboxOp::Attach {
+        client: "ann".into(),
+        epoch,
+        node: 1,
+        node_incarnation: 1,
+        resume: false,
+    };
+    let remove = InboxOp::Remove {
+        session: "ann".into(),
+        epoch: 2,
+    };
+    let mut shard = Shard::new();
+    let mut cursors = Cursors::default();
+    for op in [attach(1), attach(2), remove] {
+        let reply = shard
+            .machine
+            .apply(&shard.header, &op, &shard.table, &mut cursors);
+        reply.unwrap();
+    }
+    let told = [(1, true), (1, false), (2, true), (2, false)];
+    assert_eq!(cursors.0, told);
+}

@@ -1,6 +1,8 @@
 use std::fs;
 use std::path::Path;
 
+use store_state::Level;
+
 use super::*;
 
 fn scratch() -> tempfile::TempDir {
@@ -85,7 +87,7 @@ fn a_newer_format_is_refused_with_both_numbers() {
     .unwrap();
     let said = refusal(at.path());
     assert!(
-        said.contains("format 7") && said.contains("up to 3"),
+        said.contains("format 7") && said.contains(&format!("up to {}", Level::NEWEST)),
         "{said}"
     );
 }
