@@ -15,7 +15,10 @@ from harness.broker import BEFORE, BINARY, Broker, run
 from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from harness.wait import until
 
-pytestmark = pytest.mark.skipif(not BEFORE, reason="HERALDMQ_BEFORE names no program of an earlier version")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not BEFORE, reason="HERALDMQ_BEFORE names no program of an earlier version"),
+]
 
 FOREVER = {"session_expiry": 0xFFFFFFFF}
 
@@ -266,8 +269,9 @@ def level_of(data) -> int:
     return int((data / "level").read_text())
 
 
-def finish(broker, *args):
-    return run("cluster", "upgrade", "finish", "--url", f"http://127.0.0.1:{broker.http_port}", *args)
+def finish(broker, token, *args):
+    url = f"http://127.0.0.1:{broker.http_port}"
+    return run("cluster", "upgrade", "finish", "--url", url, "--token-file", token, *args)
 
 
 def levels(broker) -> tuple[int, int]:
@@ -275,7 +279,6 @@ def levels(broker) -> tuple[int, int]:
     return level["lowest"], level["highest"]
 
 
-@pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
 @pytest.mark.parametrize("is_empty", [True, False], ids=["nothing", "something"])
@@ -306,17 +309,20 @@ def test_a_folder_goes_there_and_back_until_the_level_is_raised(is_empty, number
     assert level_of(data) == before and f"format {NEWEST}" not in format_of(data)
     go(BEFORE, None, "d")
 
-    with Broker(data_dir=data) as broker:
+    token = tmp_path / "token"
+    token.write_text("for-tests-only")
+    with Broker({"http.tokenFile": token}, data_dir=data) as broker:
+        broker.key = token.read_text()
         for household in there:
             household.expect_nothing_more(broker)
-        tried = finish(broker, "--dry-run")
+        tried = finish(broker, token, "--dry-run")
         assert tried.returncode == 0 and f"level {before} of {NEWEST} (" in tried.stdout, tried
         assert levels(broker) == (before, before)
-        done = finish(broker)
+        done = finish(broker, token)
         assert done.returncode == 0, done
         until(lambda: levels(broker) == (NEWEST, NEWEST), what="the level")
         assert format_of(data).endswith(f"format {NEWEST}")
-        again = finish(broker)
+        again = finish(broker, token)
         assert again.returncode == 0 and "there is nothing to raise" in again.stdout, again
         end(broker, number)
         assert not complaints(broker)
