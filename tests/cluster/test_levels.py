@@ -214,14 +214,14 @@ def test_a_node_goes_there_and_back_and_there_again(cluster, load, belongings):
     for step, (node, binary) in enumerate(
         [(first, BINARY), (first, BEFORE), (second, BINARY), (first, BINARY), (second, BEFORE)]
     ):
-        change(load, cluster, node, binary)
+        change(load, cluster, node, binary, is_spread=False)
         beside(load, belongings.leave, f"{step}", node)
     for node in (second, last):
-        change(load, cluster, node, BINARY)
+        change(load, cluster, node, BINARY, is_spread=False)
     goes_by(cluster.nodes)
     assert beside(load, finish, first).returncode == 0
     beside(load, raised, cluster)
-    follow(load, cluster)
+    follow(load, cluster, is_spread=False)
     end(load, cluster)
     belongings.expect_all(cluster.nodes)
     say_nothing_wrong(cluster)
@@ -293,7 +293,7 @@ def test_the_level_is_raised_without_a_node_that_was_evicted(cluster, load):
     beside(load, until, is_done)
     beside(load, until, lambda: levels(first) == levels(second) == (NEWEST, NEWEST))
     load.go_on()
-    # With its folder it does not come back, neither by this nor by the other program.
+    # With its folder it does not come back.
     last.start(ready=False, seeds=[first.endpoint])
     assert beside(load, last.broker.wait) != 0
     end(load, cluster)
@@ -377,7 +377,7 @@ def test_the_program_before_takes_what_nodes_of_this_one_hold(cluster, load, bel
     second.kill()
     load.go_on(timeout=STEP_S)
     second.start(ready=False)
-    follow(load, cluster)
+    follow(load, cluster, is_spread=False)
     for store in STORES:
         shards = [s["shard"] for s in first.status()["shards"] if s["store"] == store]
         for shard in shards:
@@ -419,19 +419,19 @@ def test_a_new_node_joins_a_cluster_of_both_programs(through, cluster, load, bel
     beside(load, lambda: first.command("evict", gone))
     cluster.nodes.remove(last)
     load.nodes = cluster.nodes
-    follow(load, cluster)
+    follow(load, cluster, is_spread=False)
     votes = [s for s in first.status()["shards"] if newcomer.id in s["voters"]]
     assert len(votes) == len(first.status()["shards"])
     # One of both programs each is needed for a majority.
     first.kill()
     load.go_on(timeout=STEP_S)
     first.start(ready=False, seeds=[second.endpoint])
-    follow(load, cluster)
+    follow(load, cluster, is_spread=False)
     assert is_as_before(cluster.nodes)
     goes_by([first, newcomer])
     # And back to the program before.
-    change(load, cluster, newcomer, BEFORE)
-    change(load, cluster, first, BEFORE)
+    change(load, cluster, newcomer, BEFORE, is_spread=False)
+    change(load, cluster, first, BEFORE, is_spread=False)
     end(load, cluster)
     belongings.expect_all(cluster.nodes)
     say_nothing_wrong(cluster)
