@@ -284,7 +284,9 @@ def levels(broker) -> tuple[int, int]:
 @pytest.mark.parametrize("is_empty", [True, False], ids=["nothing", "something"])
 def test_a_folder_goes_there_and_back_until_the_level_is_raised(is_empty, number, tmp_path):
     data = tmp_path / "data"
-    by_stage = {stage: [Household(stage, length) for length in LENGTHS] for stage in "abcd"}
+    # Debug builds of earlier programs read logs with longer ones for minutes.
+    lengths = (*LENGTHS[:-1], 4_000)
+    by_stage = {stage: [Household(stage, length) for length in lengths] for stage in "abcd"}
     there = []
 
     def go(binary, stage, read=()):
@@ -335,7 +337,9 @@ def test_a_folder_goes_there_and_back_until_the_level_is_raised(is_empty, number
     assert known and int(known[1]) in (2, 3) and (is_empty or int(known[1]) == before), refused
     with Broker(data_dir=data) as broker:
         assert levels(broker) == (NEWEST, NEWEST)
-        assert len(broker.api("/api/v1/sessions?limit=500")["items"]) >= len(there)
+        for household in there:
+            for name in ("sleep", "read", "late", "half", "heir", "pub"):
+                household.client(broker, name).close()
         end(broker, number)
         assert not complaints(broker)
 
