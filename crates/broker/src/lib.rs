@@ -88,7 +88,7 @@ use settings::settings;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
-use upgrade::{HasLevels, Upgrade};
+use upgrade::{HasLevels, NameOf, Upgrade};
 
 /// What the file of the HTTP port's token is called in messages.
 const TOKEN: &str = "HTTP token";
@@ -334,7 +334,7 @@ impl Broker {
         let upgrade = Arc::new(Upgrade::new(
             Arc::clone(&node) as Arc<dyn HasLevels>,
             clustered.as_ref().map(|clustered| {
-                let name_of: fn(&cluster::Member) -> &str = clustered::name_of;
+                let name_of: NameOf = clustered::name_of;
                 (Arc::clone(clustered.cluster()), name_of)
             }),
             config.cluster_config.raise_level_after,

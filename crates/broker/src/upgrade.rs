@@ -68,6 +68,9 @@ struct Standing {
     behind: Vec<NodeBehind>,
 }
 
+/// What people call a member.
+pub(crate) type NameOf = fn(&Member) -> &str;
+
 /// Who has the shards of a node.
 pub(crate) trait HasLevels: Send + Sync {
     /// Their levels.
@@ -79,7 +82,7 @@ pub(crate) struct Upgrade {
     store: Arc<dyn HasLevels>,
     cluster: Option<Arc<Cluster>>,
     /// What people call a member.
-    name_of: fn(&Member) -> &str,
+    name_of: NameOf,
     /// `clusterConfig.raiseLevelAfterSeconds`; `None`: only a person raises the level.
     raise_after: Option<Duration>,
     state: Mutex<State>,
@@ -106,12 +109,12 @@ impl fmt::Debug for Upgrade {
 impl Upgrade {
     pub(crate) fn new(
         store: Arc<dyn HasLevels>,
-        cluster: Option<(Arc<Cluster>, fn(&Member) -> &str)>,
+        cluster: Option<(Arc<Cluster>, NameOf)>,
         raise_after: Option<Duration>,
     ) -> Self {
         let (cluster, name_of) = match cluster {
             Some((cluster, name_of)) => (Some(cluster), name_of),
-            None => (None, (|_| "") as fn(&Member) -> &str),
+            None => (None, (|_| "") as NameOf),
         };
         Self {
             store,

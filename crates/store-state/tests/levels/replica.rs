@@ -60,9 +60,9 @@ impl SessionOutlet for Nobody {
 }
 
 enum Kind {
-    Session(SessionMachine),
-    Inbox(InboxMachine),
-    Retain(RetainMachine),
+    Session(Box<SessionMachine>),
+    Inbox(Box<InboxMachine>),
+    Retain(Box<RetainMachine>),
 }
 
 pub(crate) struct Replica {
@@ -197,9 +197,9 @@ impl Replica {
     pub(crate) fn restart(&mut self) {
         let mut changes = Changes::default();
         match &mut self.machine {
-            Kind::Session(machine) => checkpoint(machine, &mut changes),
-            Kind::Inbox(machine) => checkpoint(machine, &mut changes),
-            Kind::Retain(machine) => checkpoint(machine, &mut changes),
+            Kind::Session(machine) => checkpoint(&mut **machine, &mut changes),
+            Kind::Inbox(machine) => checkpoint(&mut **machine, &mut changes),
+            Kind::Retain(machine) => checkpoint(&mut **machine, &mut changes),
         }
         for (key, value) in changes.entries {
             match value {
@@ -234,8 +234,8 @@ fn checkpoint<M: Machine>(machine: &mut M, changes: &mut Changes) {
 
 fn load(slots: Slots, store: StoreId, rows: &Rows) -> Kind {
     match store {
-        StoreId::Session => Kind::Session(SessionMachine::load(slots, rows).unwrap()),
-        StoreId::Inbox => Kind::Inbox(InboxMachine::load(slots, rows).unwrap()),
-        StoreId::Retain => Kind::Retain(RetainMachine::load(slots, rows).unwrap()),
+        StoreId::Session => Kind::Session(Box::new(SessionMachine::load(slots, rows).unwrap())),
+        StoreId::Inbox => Kind::Inbox(Box::new(InboxMachine::load(slots, rows).unwrap())),
+        StoreId::Retain => Kind::Retain(Box::new(RetainMachine::load(slots, rows).unwrap())),
     }
 }
