@@ -308,7 +308,10 @@ def test_a_folder_goes_there_and_back_until_the_level_is_raised(is_empty, number
     assert before < NEWEST
     go(BEFORE, "c", "b")
     go(BINARY, "d", "c")
-    assert level_of(data) == before and f"format {NEWEST}" not in format_of(data)
+    # A folder of nothing shows its level only when the program before has kept something in it.
+    assert level_of(data) == before or is_empty
+    before = level_of(data)
+    assert before < NEWEST and f"format {NEWEST}" not in format_of(data)
     go(BEFORE, None, "d")
 
     token = tmp_path / "token"
