@@ -16,7 +16,7 @@ use store_state::inbox::{
 };
 use store_state::retain::{PageBudget, RetainReply, Writer};
 use store_state::session::{ClaimRequest, Claimed, SessionOp, SessionReply};
-use store_state::{CorrelationId, Limits};
+use store_state::{CorrelationId, Level, Limits};
 
 /// Nothing here takes that long; a test that hangs fails instead.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -110,6 +110,8 @@ pub(crate) fn options(shards: u16) -> Options {
     Options {
         shards: PerStore::all(shards),
         threads: 2,
+        // The last level at which the format of a folder says whether a shard was split.
+        level: Some(Level::SPLITS),
         ..Options::default()
     }
 }
