@@ -11,13 +11,6 @@ from harness.raw import PING, PINGRESP, PUBACK, PUBLISH, Closed, ack
 AT_ONCE = 20
 
 
-def settle(client):
-    """Reads acknowledgements until the broker has all that was published."""
-    client.send(PING)
-    while client.recv().kind != PINGRESP:
-        pass
-
-
 class Publisher(threading.Thread):
     """Publishes numbers from 1 on, about so many a second, until it is told to end. `qos` by the number."""
 
@@ -25,6 +18,7 @@ class Publisher(threading.Thread):
         super().__init__(daemon=True)
         self.client, self.topic, self.qos, self.rate = client, topic, qos, rate
         self.last, self.ends = 0, False
+        self.unacknowledged = 0
 
     def run(self):
         begun, first = time.monotonic(), self.last
@@ -36,15 +30,27 @@ class Publisher(threading.Thread):
 
     def publish(self):
         self.last += 1
-        self.client.publish(self.topic, str(self.last).encode(), qos=self.qos(self.last))
+        qos = self.qos(self.last)
+        self.client.publish(self.topic, str(self.last).encode(), qos=qos)
+        self.unacknowledged += qos > 0
         if self.last % AT_ONCE == 0:
-            settle(self.client)
+            self.settle(AT_ONCE)
+
+    def settle(self, at_most=0):
+        """Reads acknowledgements until the broker has read all that was published, and all but so many are acknowledged:
+        a PINGRESP may come before them, and more than Receive Maximum must not be under way."""
+        self.client.send(PING)
+        is_read = False
+        while not is_read or self.unacknowledged > at_most:
+            kind = self.client.recv().kind
+            is_read |= kind == PINGRESP
+            self.unacknowledged -= kind == PUBACK
 
     def end(self):
         """Returns the last number; all that was published before is with the broker."""
         self.ends = True
         self.join()
-        settle(self.client)
+        self.settle()
         return self.last
 
 
