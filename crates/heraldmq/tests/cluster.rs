@@ -36,7 +36,10 @@ fn cluster(arguments: &[&str], status: &str, answer: &str) -> (Output, Asked) {
 /// `--url` and the like stand behind the subcommand.
 fn run(arguments: &[&str]) -> Output {
     let (url, rest) = arguments.split_at(2);
-    let (subcommand, behind) = rest.split_at(1);
+    let words = rest
+        .iter()
+        .take_while(|word| **word == "upgrade" || **word == "finish");
+    let (subcommand, behind) = rest.split_at(words.count().max(1));
     Command::new(env!("CARGO_BIN_EXE_heraldmq"))
         .arg("cluster")
         .args([subcommand, url, behind].concat())
