@@ -442,6 +442,9 @@ def test_reload_counts_at_once_and_subscriptions_stay(with_rules, name):
         until(lambda: broker.find("configuration not reloaded", problem=problem), what=problem)
         publisher.publish(f"{name}/a", b"4")
         assert publisher.answer(PUBACK, publisher.publish(f"{name}/p", qos=1)).reason == DENIED
+        # A message is judged where the subscriber is: that has to be done before the rules change.
+        publisher.publish(f"{name}/b", b"judged")
+        assert subscriber.until("judged") == []
 
         reload(broker, others)
         publisher.publish(f"{name}/a", b"5")
