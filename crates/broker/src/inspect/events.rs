@@ -30,7 +30,7 @@ const LOOKED_AT: usize = 4_096;
 
 /// A place in what happens on a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Place(u64, u64);
+pub(super) struct Place(pub(super) u64, pub(super) u64);
 
 impl Place {
     /// `incarnation`: of the node. `next`: the number of the next event.
@@ -43,29 +43,29 @@ impl Place {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct EventsQuestion {
     /// `None`: from `since_ms` on.
-    after: Option<Place>,
+    pub(super) after: Option<Place>,
     /// `None`: from now on, which is also what a node of an earlier version answers.
     #[serde(default)]
-    since_ms: Option<UnixMs>,
-    kinds: Vec<EventKind>,
-    client_id: Option<String>,
-    prefix: Option<String>,
-    topic: Option<String>,
+    pub(super) since_ms: Option<UnixMs>,
+    pub(super) kinds: Vec<EventKind>,
+    pub(super) client_id: Option<String>,
+    pub(super) prefix: Option<String>,
+    pub(super) topic: Option<String>,
 }
 
 /// What has happened on a node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct EventsPart {
-    events: Vec<Event>,
-    next: Place,
+    pub(super) events: Vec<Event>,
+    pub(super) next: Place,
     /// How many were missed; the node has started anew if that is not known.
-    missed: Option<Missed>,
-    more: bool,
+    pub(super) missed: Option<Missed>,
+    pub(super) more: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Missed {
+pub(super) enum Missed {
     Some(u64),
     Unknown,
 }

@@ -14,6 +14,8 @@ mod changes;
 mod events;
 mod failed_logins;
 mod gather;
+#[cfg(test)]
+mod golden;
 mod here;
 mod known;
 mod login;
