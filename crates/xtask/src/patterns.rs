@@ -73,9 +73,10 @@ pub(crate) fn bare_integers(file: &SourceFile) -> Vec<usize> {
         .collect()
 }
 
-/// Whether a file has types of the HTTP API: their document says of each field what it counts, and its name the unit.
+/// Whether a file has types of the HTTP API, or those that nodes answer it with, which have the same fields: their document says of each
+/// field what it counts, and its name the unit.
 fn is_described(file: &SourceFile) -> bool {
-    file.text.contains("ToSchema")
+    file.text.contains("ToSchema") || file.path.starts_with("crates/inspection/")
 }
 
 /// Whether an attribute of clap ends on the line above.

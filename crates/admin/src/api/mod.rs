@@ -68,6 +68,13 @@ impl At {
     }
 }
 
+/// As another node has said it; it is not checked.
+impl From<String> for At {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -82,6 +89,13 @@ pub struct BigNumber(String);
 impl From<u64> for BigNumber {
     fn from(number: u64) -> Self {
         Self(number.to_string())
+    }
+}
+
+/// As another node has said it; it is not checked.
+impl From<String> for BigNumber {
+    fn from(text: String) -> Self {
+        Self(text)
     }
 }
 

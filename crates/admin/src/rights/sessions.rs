@@ -72,6 +72,18 @@ impl TokenHash {
     }
 }
 
+impl From<String> for TokenHash {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<TokenHash> for String {
+    fn from(hash: TokenHash) -> Self {
+        hash.0
+    }
+}
+
 /// A session, as other nodes are told of it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginSession {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use admin::api::Alarm;
 use admin::cluster::{ClusterStatus, Reach};
 use broker_core::Pressure;
+use inspection::Alarm;
 use transport::CertificateFacts;
 
 use super::rows;

@@ -24,6 +24,7 @@ use admin::{
 use authorization::Action;
 use broker_core::Drops;
 use futures_util::FutureExt as _;
+use inspection::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use mqtt_proto::{filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
 use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
@@ -32,9 +33,9 @@ use tokio::time::Instant;
 
 use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
-use super::question::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use super::state::Inspect;
 use super::top::AskingTraffic;
+use super::wire::{ToApi as _, ToWire as _, found_to_api};
 use super::{
     events, gather, known, login, matching, merge, messages, node, publishing, rows, stores,
     subscriptions,
@@ -94,7 +95,7 @@ impl Broker for Asking {
             });
             let mut healths: BTreeMap<NodeId, _> = parts
                 .into_iter()
-                .map(|(node, _, health)| (node, health))
+                .map(|(node, _, health)| (node, health.to_api()))
                 .collect();
             let status = inspect.control.status();
             let members = match status.nodes.is_empty() {
@@ -124,12 +125,14 @@ impl Broker for Asking {
             for (node, _, shards) in parts {
                 for led in shards {
                     let row = rows.iter_mut().find(|row| {
-                        (row.store, row.shard, row.leader) == (led.store, led.shard, Some(node))
+                        (row.store, row.shard, row.leader)
+                            == (led.store.to_api(), led.shard, Some(node))
                     });
                     if let Some(row) = row {
-                        row.holds = Some(led.content);
-                        row.load = led.load.or(row.load.take());
-                        row.last_decision = led.decision.or(row.last_decision.take());
+                        row.holds = Some(led.content.to_api());
+                        row.load = led.load.to_api().or(row.load.take());
+                        let decision = led.decision.to_api();
+                        row.last_decision = decision.or(row.last_decision.take());
                     }
                 }
             }
@@ -212,7 +215,8 @@ impl Broker for Asking {
                 Answer::Listeners(rows) => Some(rows),
                 _ => None,
             });
-            let all = parts.into_iter().flat_map(|(.., rows)| rows).collect();
+            let all = parts.into_iter().flat_map(|(.., rows)| rows.to_api());
+            let all = all.collect();
             Ok(Gathered { all, partial })
         }
         .boxed()
@@ -277,7 +281,7 @@ impl Broker for Asking {
         budget: Duration,
     ) -> Asked<SubscriptionChanged> {
         let inspect = Arc::clone(&self.0);
-        let change = AskedChange::Subscribe(subscription);
+        let change = AskedChange::Subscribe(subscription.to_wire());
         async move { subscriptions::change(&inspect, client_id, change, budget).await }.boxed()
     }
 
@@ -305,9 +309,8 @@ impl Broker for Asking {
                 _ => None,
             });
             let parts = parts.into_iter().map(|(.., part)| part).collect();
-            let mut found = merge::shared_groups(parts, range.limit.into());
-            found.partial = partial;
-            Ok(found)
+            let found = merge::shared_groups(parts, range.limit.into());
+            Ok(found_to_api(found, partial))
         }
         .boxed()
     }
@@ -447,8 +450,8 @@ impl Inspect {
             limit: range.limit + 1,
             user: filter.user,
             address: filter.address,
-            node: filter.node,
-            state: filter.state,
+            node: filter.node.to_wire(),
+            state: filter.state.to_wire(),
             durable: filter.durable,
         };
         let answers = gather::all(self, Question::Clients(question), range.budget).await;
@@ -462,8 +465,7 @@ impl Inspect {
         let covered = parts.iter().flat_map(|(.., part)| part.covered.clone());
         partial.extend(uncovered("session_store", covered));
         let parts = parts.into_iter().map(|(.., part)| part).collect();
-        let mut found = merge::clients(parts, limit);
-        found.partial = partial;
+        let mut found = found_to_api(merge::clients(parts, limit), partial);
         let names = self.names();
         for row in &mut found.items {
             row.node_name = row.node.and_then(|node| names.get(&node).cloned());
@@ -516,13 +518,18 @@ impl Inspect {
         let now = rows::now(&self.node);
         let departures = parts.iter().filter_map(|(.., part)| part.departure.clone());
         let last_departure = departures.max_by(|one, other| one.at.cmp(&other.at));
-        let found = merge::client(&client_id, parts, &names, now);
+        let last_departure = last_departure.to_api();
+        let parts = parts.into_iter().map(|(.., part)| part);
+        let found = merge::client(&client_id, parts, now);
         let Some(client) = found else {
             let problem = known::not_found(&client_id, partial);
             let departure = serde_json::to_value(last_departure).unwrap_or_default();
             return Err(problem.with("last_departure", departure));
         };
+        let client = client.to_api();
+        let name_of = |node| names.get(&node).cloned();
         Ok(Client {
+            node_name: client.node_name.or_else(|| client.node.and_then(name_of)),
             partial,
             last_departure,
             ..client
@@ -568,7 +575,7 @@ impl Inspect {
         });
         let has_record = parts.iter().any(|(.., ending)| ending.has_record);
         let gone = parts.into_iter().find_map(|(.., ending)| ending.gone);
-        (gone, has_record, partial)
+        (gone.to_api(), has_record, partial)
     }
 
     /// Ends the session of a client that is away, and waits until its record is gone.
@@ -593,7 +600,7 @@ impl Inspect {
             // What its last loop still knows of it is forgotten a little later.
             let lingers = parts.iter().any(|(.., part)| {
                 let here = part.here.as_ref();
-                here.is_some_and(|client| client.state == ClientState::Away)
+                here.is_some_and(|client| client.state == inspection::ClientState::Away)
             });
             let record = parts.into_iter().find_map(|(.., part)| part.record);
             let is_away = record.as_ref().is_none_or(|record| record.node.is_none());
@@ -655,6 +662,10 @@ impl Inspect {
         // The node that has the connection knows best; the leader of the inbox shard knows of the same.
         let parts = parts.into_iter().filter_map(|(.., part)| part);
         let best = parts.max_by_key(|part| part.rows.iter().any(|row| row.node.is_some()));
+        let best = best.map(|part| Part {
+            rows: part.rows.to_api(),
+            more: part.more,
+        });
         Ok((best, partial))
     }
 
@@ -760,7 +771,7 @@ impl Inspect {
             _ => None,
         });
         let rows = parts.into_iter().flat_map(|(.., rows)| rows);
-        let rows = rows.map(|drop| (drop.place, drop.row)).collect();
+        let rows = rows.map(|drop| (drop.place, drop.row.to_api())).collect();
         Ok(cut(rows, range.limit.into(), partial))
     }
 
@@ -808,7 +819,7 @@ impl Inspect {
         };
         let mut not = Vec::new();
         for client_id in clients {
-            let is_it = |of: &admin::api::Receiver| of.client_id.as_ref() == Some(&client_id);
+            let is_it = |of: &inspection::Receiver| of.client_id.as_ref() == Some(&client_id);
             if part.receivers.iter().any(is_it) {
                 continue;
             }
@@ -836,9 +847,9 @@ impl Inspect {
             topic,
             qos,
             publisher: publisher_said,
-            receivers: part.receivers,
+            receivers: part.receivers.to_api(),
             not,
-            counts: part.counts,
+            counts: part.counts.to_api(),
             counted_all: part.counted_all,
             partial,
         })

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{Alarm, EventKind, EventSubject, SubjectState};
+use admin::api::{EventKind, EventSubject, SubjectState};
 use admin::cluster::{ClusterStatus, NodeId, NodeState, Reach, ShardStatus, StoreName, Version};
 use authorization::Action;
 use broker_core::{Drop, Drops, Reason};
+use inspection::Alarm;
 use store_state::api::Slot;
 
 use super::state::Inspect;
@@ -353,7 +354,7 @@ mod tests {
     fn an_alarm_is_raised_once_and_cleared_once() {
         let alarm = |name: &str| Alarm {
             name: name.to_owned(),
-            node: NodeId(1),
+            node: inspection::NodeId(1),
             node_name: String::new(),
             detail: "why".to_owned(),
             since: None,

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::EventFilter;
-use admin::api::{At, Event, EventKind, Gap, Happened};
+use admin::api::{EventKind, Gap, Happened};
 use admin::cluster::NodeId;
 use admin::problem::{Kind, Problem};
+use inspection::{
+    ANSWER_BYTES, Answer, At, Event, EventsPart, EventsQuestion, Missed, Place, Question, UnixMs,
+    size,
+};
 use mqtt_proto::filter_matches;
 use mqtt_session::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::gather;
-use super::question::{ANSWER_BYTES, Answer, Question, UnixMs, size};
 use super::rows::Own;
 use super::state::Inspect;
+use super::wire::{ToApi as _, ToWire as _};
 use crate::events;
 use crate::node::Node;
 
@@ -28,61 +31,20 @@ const PLACES: usize = 128;
 /// Events that one question looks at.
 const LOOKED_AT: usize = 4_096;
 
-/// A place in what happens on a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Place(pub(super) u64, pub(super) u64);
-
-impl Place {
-    /// `incarnation`: of the node. `next`: the number of the next event.
-    fn new(incarnation: u64, next: u64) -> Self {
-        Self(incarnation, next)
-    }
-}
-
-/// Which events.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct EventsQuestion {
-    /// `None`: from `since_ms` on.
-    pub(super) after: Option<Place>,
-    /// `None`: from now on, which is also what a node of an earlier version answers.
-    #[serde(default)]
-    pub(super) since_ms: Option<UnixMs>,
-    pub(super) kinds: Vec<EventKind>,
-    pub(super) client_id: Option<String>,
-    pub(super) prefix: Option<String>,
-    pub(super) topic: Option<String>,
-}
-
-/// What has happened on a node.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct EventsPart {
-    pub(super) events: Vec<Event>,
-    pub(super) next: Place,
-    /// How many were missed; the node has started anew if that is not known.
-    pub(super) missed: Option<Missed>,
-    pub(super) more: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Missed {
-    Some(u64),
-    Unknown,
-}
-
 /// What has happened on this node.
 pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsPart {
     let incarnation = node.store().incarnation();
-    let wanted = events::Wanted::of(&question.kinds);
+    let kinds = question.kinds.clone().to_api();
+    let wanted = events::Wanted::of(&kinds);
     let since = |UnixMs(since_ms)| {
         let first = node.rim.events.first_since(Timestamp(since_ms), wanted);
-        Place::new(incarnation, first)
+        Place(incarnation, first)
     };
     let place = question.after.or_else(|| question.since_ms.map(since));
     let Some(Place(of, from)) = place else {
         return EventsPart {
             events: Vec::new(),
-            next: Place::new(incarnation, node.rim.events.next()),
+            next: Place(incarnation, node.rim.events.next()),
             missed: None,
             more: false,
         };
@@ -92,7 +54,7 @@ pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsP
         .rim
         .events
         .read(from, MOST, LOOKED_AT, wanted, |event| {
-            is_wanted(question, event)
+            is_wanted(question, &kinds, event)
         });
     let missed = match read.numbers.start.saturating_sub(from) {
         _ if of != incarnation => Some(Missed::Unknown),
@@ -112,13 +74,13 @@ pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsP
     }
     EventsPart {
         more: next < node.rim.events.next(),
-        next: Place::new(incarnation, next),
+        next: Place(incarnation, next),
         missed,
         events,
     }
 }
 
-fn is_wanted(question: &EventsQuestion, event: &events::Event) -> bool {
+fn is_wanted(question: &EventsQuestion, kinds: &[EventKind], event: &events::Event) -> bool {
     let client = event.client_id.as_deref();
     let is_client =
         |wanted: &String| client.is_some_and(|client| *client == *events::shown(wanted));
@@ -127,7 +89,7 @@ fn is_wanted(question: &EventsQuestion, event: &events::Event) -> bool {
         let topic = event.topic.as_deref();
         topic.is_some_and(|topic| filter_matches(filter, topic))
     };
-    (question.kinds.is_empty() || question.kinds.contains(&event.kind))
+    (kinds.is_empty() || kinds.contains(&event.kind))
         && question.client_id.as_ref().is_none_or(is_client)
         && question.prefix.as_ref().is_none_or(begins)
         && question.topic.as_ref().is_none_or(matches)
@@ -136,7 +98,7 @@ fn is_wanted(question: &EventsQuestion, event: &events::Event) -> bool {
 fn row(own: &Own, seq: u64, event: &events::Event) -> Event {
     let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
     Event {
-        kind: event.kind,
+        kind: event.kind.to_wire(),
         at: At::unix_ms(event.at.0),
         node: own.node,
         node_name: own.name.clone(),
@@ -148,7 +110,7 @@ fn row(own: &Own, seq: u64, event: &events::Event) -> Event {
         topic: text(&event.topic),
         count: event.count,
         detail: text(&event.detail),
-        subject: event.subject.as_deref().cloned(),
+        subject: event.subject.as_deref().cloned().to_wire(),
     }
 }
 
@@ -202,7 +164,7 @@ pub(super) async fn of_all(
         Question::Events(EventsQuestion {
             after: position.0.get(&node).copied(),
             since_ms: filter.since_ms.map(UnixMs),
-            kinds: filter.kinds.clone(),
+            kinds: filter.kinds.clone().to_wire(),
             client_id: filter.client_id.clone(),
             prefix: filter.prefix.clone(),
             topic: filter.topic.clone(),
@@ -226,7 +188,7 @@ pub(super) async fn of_all(
             });
         }
         position.0.insert(node, part.next);
-        events.extend(part.events);
+        events.extend(part.events.to_api());
         more |= part.more;
     }
     Ok(Happened {
@@ -241,13 +203,6 @@ pub(super) async fn of_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_question_of_an_earlier_version_has_no_since() {
-        let text = r#"{"after":null,"kinds":[],"client_id":null,"prefix":null,"topic":null}"#;
-        let question: EventsQuestion = serde_json::from_str(text).unwrap();
-        assert_eq!((question.after, question.since_ms), (None, None));
-    }
 
     #[test]
     fn a_position_is_text_and_back() {

@@ -2,9 +2,8 @@
 
 use std::cmp::Reverse;
 
-use admin::api::{At, FailedLoginsRow, FailedUser};
-use admin::cluster::NodeId;
 use guard::{FailingAddress, FailingUser, Guard};
+use inspection::{At, FailedLoginsRow, FailedUser, NodeId};
 
 /// Addresses of a node in an answer.
 const MOST: usize = 100;

@@ -8,10 +8,10 @@ use admin::page::{Missing, MissingReason};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
+use inspection::{Answer, Asked, MessagesAnswer, Question, Unreadable};
 use peer_protocol::{INSPECTION_SINCE, PeerRequest};
 use tokio::time::{Instant, timeout_at};
 
-use super::question::{Answer, Question};
 use super::state::Inspect;
 use crate::clustered::Clustered;
 use crate::peers::answerer::Answerer;
@@ -139,7 +139,14 @@ async fn there(
     let bytes = encode(question, deadline);
     let left = (deadline - RESERVE).saturating_duration_since(Instant::now());
     let answer = call(clustered, node, bytes, left).await?;
-    known(serde_json::from_slice(&answer).unwrap_or(Answer::NotKnown))
+    match Answer::decode(&answer) {
+        Ok(answer) => known(answer),
+        Err(Unreadable::Unknown) => Err(MissingReason::Version),
+        Err(Unreadable::IllFormed) => {
+            tracing::warn!(node = %NodeId(node), "a node's answer to a question about it is ill-formed");
+            Err(MissingReason::Failed)
+        }
+    }
 }
 
 async fn call(
@@ -173,13 +180,7 @@ fn encode(question: &Question, deadline: Instant) -> Vec<u8> {
         budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
         question: question.clone(),
     };
-    serde_json::to_vec(&asked).expect("a question is JSON")
-}
-
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Asked {
-    budget_ms: u64,
-    question: Question,
+    asked.encode()
 }
 
 /// What other nodes ask is answered.
@@ -195,7 +196,7 @@ impl Answerer for Answering {
 
 /// Answers another node.
 async fn answer(inspect: Arc<Inspect>, question: &[u8]) -> Vec<u8> {
-    let answer = match serde_json::from_slice::<Asked>(question) {
+    let answer = match Asked::decode(question) {
         Ok(Asked {
             budget_ms,
             question,
@@ -209,17 +210,19 @@ async fn answer(inspect: Arc<Inspect>, question: &[u8]) -> Vec<u8> {
                 Err(_) => Answer::Failed,
             }
         }
-        // Of another version.
-        Err(_) => Answer::NotKnown,
+        Err(Unreadable::Unknown) => Answer::NotKnown,
+        Err(Unreadable::IllFormed) => Answer::Failed,
     };
-    serde_json::to_vec(&answer).expect("an answer is JSON")
+    answer.encode()
 }
 
 fn known(answer: Answer) -> Result<Answer, MissingReason> {
     match answer {
         Answer::Busy => Err(MissingReason::Busy),
         Answer::Failed => Err(MissingReason::Failed),
-        Answer::NotKnown => Err(MissingReason::Version),
+        Answer::NotKnown | Answer::Messages(MessagesAnswer::NotKnown) => {
+            Err(MissingReason::Version)
+        }
         answer => Ok(answer),
     }
 }

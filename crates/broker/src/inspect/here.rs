@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use admin::api::{
-    At, ClientRow, DrainProgress, Gone, ListenerRow, NodeHealth, RecentDrop, SubscriptionRow,
-};
-use admin::cluster::{NodeId, NodeState};
+use admin::cluster::NodeState;
 use admin::page::{LARGEST_LIMIT, MissingReason};
 use broker_core::{Drop, Drops, Reason, SessionKey};
+use inspection::{
+    ANSWER_BYTES, Answer, At, BusyPart, ClientPart, ClientRow, ClientsPart, ClientsQuestion,
+    DrainProgress, DropRow, DropsQuestion, Ending, Gone, ListenerRow, MessagesAnswer,
+    MessagesQuestion, NodeHealth, NodeId, Part, PlacedDrop, Question, RecentDrop, SubscriptionRow,
+    size,
+};
 use tokio::time::Instant;
 
-use super::parts::{BusyPart, MessagesAnswer, MessagesQuestion};
-use super::question::{
-    ANSWER_BYTES, Answer, ClientPart, ClientsPart, ClientsQuestion, DropsQuestion, Ending, LEFT,
-    Part, PlacedDrop, Question, size,
-};
 use super::rows::{self, Own};
-use super::state::Inspect;
+use super::state::{Inspect, LEFT};
+use super::wire::{ToApi as _, ToWire};
 use super::{
     events, failed_logins, login, loops, matching, node, queues, retained, stores, subscribing, top,
 };
@@ -97,10 +96,10 @@ impl Inspect {
             Question::Settings { prefix } => {
                 Answer::Settings(node::settings_of_node(self, &prefix))
             }
-            Question::Stats => Answer::Stats(Box::new(node::counts(self))),
+            Question::Stats => Answer::Stats(Box::new(node::counts(self).to_wire())),
             Question::History { since_ms } => Answer::History(node::history(self, since_ms)),
             Question::ShardHistory { shard, since_ms } => {
-                Answer::History(node::shard_history(self, shard, since_ms))
+                Answer::History(node::shard_history(self, shard.to_api(), since_ms))
             }
             Question::Events(question) => {
                 Answer::Events(events::here(&self.node, &self.own(), &question))
@@ -134,11 +133,13 @@ impl Inspect {
                 Answer::Messages(looked.await.map_err(|_| MissingReason::Failed)?)
             }
             Question::ApiSession(question) => {
-                Answer::ApiSession(login::session_here(&self.node, &question))
+                Answer::ApiSession(login::session_here(&self.node, question))
             }
             Question::Acl(question) => Answer::Acl(node::acl_here(self, &question).await?),
-            Question::Change(command) => Answer::Change(node::change_here(self, command).await),
-            Question::Unknown => Answer::NotKnown,
+            Question::Change(command) => {
+                let changed = node::change_here(self, command).await;
+                Answer::Change(changed.map_err(ToWire::to_wire))
+            }
         })
     }
 
@@ -169,7 +170,6 @@ impl Inspect {
             | MessagesQuestion::Watch { .. } => {
                 unreachable!("the store and the loops are waited for elsewhere")
             }
-            MessagesQuestion::Unknown => MessagesAnswer::NotKnown,
         }
     }
 
@@ -367,7 +367,7 @@ impl Inspect {
                 _ => (drop.at_ms, 0),
             };
             let place = place(drop.at_ms, own.node, same_ms.1);
-            let row = admin::api::DropRow {
+            let row = DropRow {
                 at: At::unix_ms(drop.at_ms),
                 node: own.node,
                 node_name: own.name.clone(),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use admin::cluster::NodeId;
 use admin::page::{Missing, MissingReason};
 use admin::problem::{Kind, Problem};
+use inspection::{Answer, ClientPart, Question};
 
 use super::gather;
-use super::question::{Answer, ClientPart, Question};
 use super::state::Inspect;
 
 /// What each node knows of a client, and which have not answered.

@@ -8,11 +8,12 @@ use admin::page::MissingReason;
 use admin::problem::{Kind, Problem};
 use admin::{LoginAttempt, LoginSession, Role, SessionQuestion};
 use guard::{Attempt, NotNow, Shown, Source};
+use inspection::{Answer, Question};
 use tokio::time::{Instant, sleep};
 
 use super::gather;
-use super::question::{Answer, Question};
 use super::state::Inspect;
+use super::wire::{ToApi as _, ToWire as _};
 use crate::node::Node;
 
 /// How soon a login is begun again that has not its turn yet.
@@ -96,12 +97,17 @@ async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Probl
 }
 
 /// What this node answers of its sessions.
-pub(super) fn session_here(node: &Node, question: &SessionQuestion) -> Option<LoginSession> {
+pub(super) fn session_here(
+    node: &Node,
+    question: inspection::SessionQuestion,
+) -> Option<inspection::LoginSession> {
     let rights = &node.rim.rights;
     match question {
-        SessionQuestion::Find { hash, is_use } => rights.session(hash, *is_use),
-        SessionQuestion::End { hash } => {
-            rights.end_session(hash);
+        inspection::SessionQuestion::Find { hash, is_use } => {
+            rights.session(&hash.to_api(), is_use).to_wire()
+        }
+        inspection::SessionQuestion::End { hash } => {
+            rights.end_session(&hash.to_api());
             None
         }
     }
@@ -119,6 +125,7 @@ pub(super) async fn session_of(
 ) -> Result<Option<LoginSession>, Problem> {
     let own = inspect.node.store().node();
     let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+    let question = question.to_wire();
     let question = |_| Question::ApiSession(question.clone());
     let asked: Vec<NodeId> = Some(node)
         .filter(|node| node.0 != own)
@@ -128,7 +135,7 @@ pub(super) async fn session_of(
     match answers.into_iter().next().map(|of_node| of_node.answer) {
         // Whoever is no member knows no session, and those of a node that is gone are gone: people log in again.
         None | Some(Err(MissingReason::Down)) => Ok(None),
-        Some(Ok(Answer::ApiSession(session))) => Ok(session),
+        Some(Ok(Answer::ApiSession(session))) => Ok(session.to_api()),
         Some(answer) => {
             let reason = answer.err().map_or("failed", |reason| reason.name());
             let why = format!("node {node}, where the session began, has not answered: {reason}");

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admin::api::{MatchCounts, Outcome, Receiver, SharedGroupRow};
 use admin::page::MissingReason;
 use authorization::Action;
 use broker_core::inspect::MatchingSession;
 use broker_core::{Reason, SessionKey};
+use inspection::{MatchCounts, MatchPart, Outcome, Part, QueueLimit, Receiver, SharedGroupRow};
 use mqtt_proto::QoS;
 use mqtt_session::{DropReason, Policy, Qos0Inbox, QueueFull};
 
-use super::question::{MatchPart, Part, QueueLimit};
 use super::rows::{Own, shared_parts, state};
 use super::{loops, rows, stores};
 use crate::node::Node;

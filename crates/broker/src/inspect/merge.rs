@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Queue, Session, SharedGroupRow, SubscriptionsOf,
-};
-use admin::cluster::NodeId;
 use admin::page::Found;
+use inspection::{
+    At, BigNumber, Client, ClientPart, ClientRow, ClientState, ClientsPart, InboxPart, Part, Queue,
+    RecordPart, Session, SharedGroupRow, SubscriptionsOf,
+};
 
-use super::question::{ClientPart, ClientsPart, InboxPart, Part, RecordPart};
 use super::rows;
 
 /// One page of the clients of all nodes.
@@ -82,16 +81,16 @@ pub(super) fn shared_groups(
     }
 }
 
-/// A client as all nodes know it; `None`: none does. Of several connections the latest counts.
+/// A client as all nodes know it; `None`: none does. Of several connections the latest counts. What people call the node of a
+/// client that has not answered is not said.
 pub(super) fn client(
     client_id: &str,
-    parts: Vec<(NodeId, String, ClientPart)>,
-    names: &BTreeMap<NodeId, String>,
+    parts: impl Iterator<Item = ClientPart>,
     now: At,
 ) -> Option<Client> {
     let (mut here, mut record, mut inbox) = (None::<Client>, None, None);
     let (mut drops, mut holds_back, mut held_by) = (Vec::new(), Vec::new(), Vec::new());
-    for (.., part) in parts {
+    for part in parts {
         let connected = |client: &Client| {
             let connection = client.connection.as_ref();
             connection.map(|connection| connection.connected_at.clone())
@@ -109,7 +108,7 @@ pub(super) fn client(
     let mut client = match (here, &record, &inbox) {
         (Some(client), ..) => client,
         (None, None, None) => return None,
-        (None, ..) => absent(client_id, record.as_ref(), names, now),
+        (None, ..) => absent(client_id, record.as_ref(), now),
     };
     if let Some(record) = record {
         add_record(&mut client, record);
@@ -129,12 +128,7 @@ pub(super) fn client(
 const RECENT_DROPS: usize = 10;
 
 /// A client of which no node that has answered has a connection.
-fn absent(
-    client_id: &str,
-    record: Option<&RecordPart>,
-    names: &BTreeMap<NodeId, String>,
-    now: At,
-) -> Client {
+fn absent(client_id: &str, record: Option<&RecordPart>, now: At) -> Client {
     let node = record.and_then(|record| record.node);
     Client {
         client_id: client_id.to_owned(),
@@ -145,7 +139,7 @@ fn absent(
             None => ClientState::Away,
         },
         node,
-        node_name: node.and_then(|node| names.get(&node).cloned()),
+        node_name: None,
         connection: None,
         session: None,
         in_flight: None,
@@ -223,6 +217,8 @@ fn knows_more(row: &ClientRow, than: &ClientRow) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use inspection::NodeId;
+
     use super::*;
 
     fn row(client_id: &str, state: ClientState, address: Option<&str>) -> ClientRow {

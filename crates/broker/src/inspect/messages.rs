@@ -9,17 +9,18 @@ use admin::api::{
 use admin::page::{Found, Missing};
 use admin::problem::{Kind, Problem};
 use admin::{Gathered, QueueQuestion, Range};
+use inspection::{
+    Answer, Held, Limit, MessagesAnswer, MessagesQuestion, PlaceRange, Question, RetainedPart,
+    Sequence, WaitingQuestion,
+};
 use mqtt_proto::{validate_topic_filter, validate_topic_name};
 use peer_protocol::PURGES_SINCE;
+use store::InTopicOrder;
 
 use super::known::{nobody, uncovered};
-use super::parts::{
-    Held, Limit, Listed, MessagesAnswer, MessagesQuestion, PlaceRange, RetainedPart, Sequence,
-    WaitingQuestion,
-};
-use super::question::{Answer, Question};
-use super::retained::{self, Row};
+use super::retained::{self, Listed};
 use super::state::Inspect;
+use super::wire::{ToApi, ToWire as _, found_to_api};
 use super::{gather, known, queues};
 
 /// Retained messages that a filter selects.
@@ -98,24 +99,19 @@ pub(super) async fn ask<T>(
 }
 
 fn list<T>(
-    (parts, mut partial): (Vec<RetainedPart<Listed<T>>>, Vec<Missing>),
+    (parts, mut partial): (Vec<RetainedPart<T>>, Vec<Missing>),
     limit: usize,
-) -> Result<Found<T>, Problem>
+) -> Result<Found<T::Api>, Problem>
 where
-    Listed<T>: Row,
+    T: ToApi,
+    Listed<T>: InTopicOrder,
 {
     if parts.is_empty() {
         return Err(nobody(&partial));
     }
     let covered = parts.iter().flat_map(|part| part.covered.clone());
     partial.extend(uncovered("retain_store", covered));
-    let found = retained::merged(parts, limit);
-    Ok(Found {
-        items: found.items.into_iter().map(|Listed(row)| row).collect(),
-        last: found.last,
-        partial,
-        scanned: found.scanned,
-    })
+    Ok(found_to_api(retained::merged(parts, limit), partial))
 }
 
 /// The retained message of a topic.
@@ -139,7 +135,7 @@ pub(super) async fn retained_message(
     );
     let (parts, partial) = parts.await;
     match held(parts) {
-        Held::Found(message) => Ok(*message),
+        Held::Found(message) => Ok(message.to_api()),
         Held::Absent => {
             let why = "the topic has no retained message";
             Err(Problem::new(Kind::NotFound, why).with("kind", "retained"))
@@ -155,6 +151,7 @@ pub(super) async fn first_queues(
     limit: usize,
     budget: Duration,
 ) -> Gathered<Vec<QueueRow>> {
+    let by = by.to_wire();
     let question = MessagesQuestion::FirstQueues {
         by,
         limit: Limit(u16::try_from(limit).unwrap_or(u16::MAX)),
@@ -166,7 +163,7 @@ pub(super) async fn first_queues(
     let (parts, partial) = parts.await;
     let rows = parts.into_iter().flatten().collect();
     Gathered {
-        all: queues::in_order(rows, by, limit),
+        all: queues::in_order(rows, by, limit).to_api(),
         partial,
     }
 }
@@ -209,7 +206,7 @@ pub(super) async fn queue(
     match held(parts) {
         Held::Found(part) => Ok(Found {
             scanned: part.messages.len() as u64,
-            items: part.messages,
+            items: part.messages.to_api(),
             last: part.next.map(|next| next.0.to_string()),
             // Nothing of it is with other nodes.
             partial: Vec::new(),
@@ -241,7 +238,7 @@ pub(super) async fn purge(
     });
     let (parts, partial) = parts.await;
     match held(parts) {
-        Held::Found(purge) => Ok(purge),
+        Held::Found(purge) => Ok(purge.to_api()),
         Held::Absent => Err(known::not_found(&client_id, Vec::new())),
         Held::Elsewhere => Err(leaderless(partial)),
     }

@@ -14,8 +14,6 @@ mod changes;
 mod events;
 mod failed_logins;
 mod gather;
-#[cfg(test)]
-mod golden;
 mod here;
 mod known;
 mod login;
@@ -24,9 +22,7 @@ mod matching;
 mod merge;
 mod messages;
 mod node;
-mod parts;
 mod publishing;
-mod question;
 mod queues;
 mod retained;
 mod rows;
@@ -35,6 +31,7 @@ mod stores;
 mod subscribing;
 mod subscriptions;
 mod top;
+mod wire;
 
 pub(crate) use asked::Asking;
 pub(crate) use changes::tell_changes;

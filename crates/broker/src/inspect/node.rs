@@ -15,13 +15,14 @@ use admin::page::{Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use authorization::{Action, Client};
 use broker_core::{Reason, sum};
+use inspection::{AclPart, Answer, HistoryPart, Question, SettingPart, UnixMs};
 use mqtt_proto::{SubscriptionFilter, validate_topic_name};
 use peer_protocol::{NodeAnswer, Refusal};
 use store::ShardLoad;
 use store_state::api::StoreId;
 
-use super::question::{AclPart, Answer, HistoryPart, Question, SettingPart, UnixMs};
 use super::state::Inspect;
+use super::wire::{ToApi as _, ToWire as _};
 use super::{gather, loops, rows, stores};
 use crate::eviction;
 use crate::history::{Reading, STEP_MS, Samples, cpu_s, until_next_ms};
@@ -102,7 +103,10 @@ pub(super) async fn history_of_all(
     let since_ms = since_ms.map(UnixMs);
     let question = match shard {
         None => Question::History { since_ms },
-        Some(shard) => Question::ShardHistory { shard, since_ms },
+        Some(shard) => Question::ShardHistory {
+            shard: shard.to_wire(),
+            since_ms,
+        },
     };
     let answers = gather::all(inspect, question, budget).await;
     let (parts, partial) = gather::sort(answers, "history", |answer| match answer {
@@ -186,9 +190,9 @@ fn shards_led(node: &Node) -> Vec<(ShardName, ShardLoad)> {
 /// What this node says of a client's rights. The question was checked where it was asked.
 pub(super) async fn acl_here(
     inspect: &Arc<Inspect>,
-    question: &AclQuestion,
+    question: &inspection::AclQuestion,
 ) -> Result<AclPart, MissingReason> {
-    let Ok((action, topic)) = asked(question) else {
+    let Ok((action, topic)) = asked(&question.action, &question.topic) else {
         return Err(MissingReason::Failed);
     };
     let judge = |user: Option<String>| {
@@ -218,13 +222,16 @@ pub(super) async fn acl_here(
 }
 
 /// Begins a change of this node.
-pub(super) async fn change_here(inspect: &Arc<Inspect>, command: NodeCommand) -> NodeAnswer {
+pub(super) async fn change_here(
+    inspect: &Arc<Inspect>,
+    command: inspection::NodeCommand,
+) -> NodeAnswer {
     let node = NodeId(inspect.node.store().node());
     let change = match command {
-        NodeCommand::Drain => Change::Drain,
-        NodeCommand::EndDrain => Change::EndDrain,
-        NodeCommand::Leave => Change::Leave,
-        NodeCommand::Evict { force } => Change::Evict { node, force },
+        inspection::NodeCommand::Drain => Change::Drain,
+        inspection::NodeCommand::EndDrain => Change::EndDrain,
+        inspection::NodeCommand::Leave => Change::Leave,
+        inspection::NodeCommand::Evict { force } => Change::Evict { node, force },
     };
     carry_out(inspect, change).await
 }
@@ -261,7 +268,7 @@ pub(super) async fn settings(
 pub(super) async fn stats(inspect: &Arc<Inspect>, budget: Duration) -> Result<Stats, Problem> {
     let answers = gather::all(inspect, Question::Stats, budget).await;
     let (parts, partial) = gather::sort(answers, "stats", |answer| match answer {
-        Answer::Stats(counts) => Some(*counts),
+        Answer::Stats(counts) => Some(counts.to_api()),
         _ => None,
     });
     let nodes = parts
@@ -275,7 +282,7 @@ pub(super) async fn stats(inspect: &Arc<Inspect>, budget: Duration) -> Result<St
     let sum = |sum: Counts, of: &NodeStats| sum.plus(&of.counts);
     Ok(Stats {
         total: nodes.iter().fold(Counts::default(), sum),
-        as_of: rows::now(&inspect.node),
+        as_of: rows::now(&inspect.node).to_api(),
         nodes,
         partial,
     })
@@ -286,9 +293,9 @@ pub(super) async fn acl(
     question: AclQuestion,
     budget: Duration,
 ) -> Result<AclAnswer, Problem> {
-    asked(&question)?;
+    asked(&question.action, &question.topic)?;
     let own = NodeId(inspect.node.store().node());
-    let answers = gather::all(inspect, Question::Acl(question.clone()), budget).await;
+    let answers = gather::all(inspect, Question::Acl(question.clone().to_wire()), budget).await;
     let (parts, partial) = gather::sort(answers, "rights", |answer| match answer {
         Answer::Acl(part) => Some(part),
         _ => None,
@@ -307,7 +314,7 @@ pub(super) async fn acl(
             client_id: question.client_id,
             user,
             connected: is_connected,
-            verdict,
+            verdict: verdict.to_api(),
         }),
         None => Err(no_answer_of(own, &partial)),
     }
@@ -361,7 +368,7 @@ async fn change_there(
     budget: Duration,
 ) -> Result<NodeAnswer, Problem> {
     let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
-    let question = |_| Question::Change(command);
+    let question = |_| Question::Change(command.to_wire());
     let answers = gather::some(inspect, &nodes, &[node], question, budget).await;
     let (parts, partial) = gather::sort(answers, "change", |answer| match answer {
         Answer::Change(changed) => Some(changed),
@@ -370,7 +377,7 @@ async fn change_there(
     let answer = parts.into_iter().next();
     // A node that was asked and is slow may still do it.
     answer
-        .map(|(.., changed)| changed)
+        .map(|(.., changed)| changed.map_err(inspection::Refusal::to_api))
         .ok_or_else(|| no_answer_of(node, &partial).with("may_have_begun", true))
 }
 
@@ -387,24 +394,21 @@ fn no_answer_of(node: NodeId, partial: &[Missing]) -> Problem {
 }
 
 /// What is asked, as the rules are asked about it.
-fn asked(question: &AclQuestion) -> Result<(Action, &str), Problem> {
+fn asked<'a>(action: &str, topic: &'a str) -> Result<(Action, &'a str), Problem> {
     let wrong =
         |pointer: &str, why: String| Problem::new(Kind::InvalidBody, why).with("pointer", pointer);
-    let action = Action::ALL.into_iter();
-    let action = action
-        .into_iter()
-        .find(|action| action.as_str() == question.action);
+    let known = Action::ALL.into_iter();
+    let action = known.into_iter().find(|known| known.as_str() == action);
     let action = action.ok_or_else(|| {
         let why = "`action` is publish, retain, subscribe or receive";
         wrong("/action", why.to_owned())
     })?;
-    let topic = &question.topic;
     let topic = match action {
         Action::Subscribe => SubscriptionFilter::parse(topic)
             .map(|parsed| parsed.filter)
             .map_err(|error| error.to_string()),
         Action::Publish | Action::Retain | Action::Receive => validate_topic_name(topic)
-            .map(|()| topic.as_str())
+            .map(|()| topic)
             .map_err(|error| error.to_string()),
     };
     let topic = topic.map_err(|why| wrong("/topic", format!("`topic`: {why}")))?;
@@ -422,13 +426,13 @@ fn compare(
             (other.setting.value != part.setting.value).then(|| SettingElsewhere {
                 node: *node,
                 node_name: node_name.clone(),
-                setting: other.setting.clone(),
+                setting: other.setting.clone().to_api(),
             })
         });
         SettingRow {
             differs: elsewhere.collect(),
             key: part.key,
-            setting: part.setting,
+            setting: part.setting.to_api(),
             live: part.live,
         }
     };
@@ -486,7 +490,7 @@ fn estimate(
 
 #[cfg(test)]
 mod tests {
-    use admin::api::Setting;
+    use inspection::Setting;
 
     use super::*;
 

@@ -2,15 +2,19 @@
 
 use std::cmp::Reverse;
 
-use admin::api::{At, Encoding, QueueOrder, QueuePurge, QueueRow, QueuedMessage};
+use admin::api::Encoding;
+use inspection::{
+    ANSWER_BYTES, At, Held, QueueOrder, QueuePurge, QueueRow, QueuedMessage, Sequence, WaitingPart,
+    WaitingQuestion, size,
+};
 use mqtt_session::ApplicationMessage;
 use store::{ClassQueues, LargeQueue, Look, Purge, class_queues};
 use store_state::inbox::Item;
 use tokio::time::Instant;
 
-use super::parts::{Held, Sequence, WaitingPart, WaitingQuestion};
-use super::question::{ANSWER_BYTES, LEFT, size};
 use super::rows::Own;
+use super::state::LEFT;
+use super::wire::ToWire as _;
 use crate::disk_space::class_name;
 use crate::node::Node;
 
@@ -128,6 +132,6 @@ fn message(sequence: u64, item: &Item, payloads: bool) -> QueuedMessage {
         payload_bytes: payload.len() as u64,
         expires_at: message.expires_at.map(|at| At::unix_ms(at.0)),
         payload: is_shown.then_some(text),
-        encoding,
+        encoding: encoding.to_wire(),
     }
 }

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use admin::api::{At, Encoding, Message, RetainedLevelRow, RetainedRow, UserProperty};
+use admin::api::Encoding;
 use admin::page::{Found, Missing};
+use inspection::{
+    ANSWER_BYTES, At, Held, Message, PlaceRange, RetainedLevelRow, RetainedPart, RetainedRow,
+    UserProperty, few, size,
+};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::Serialize;
 use store::{Cursor, InTopicOrder, RetainedRows};
 use tokio::time::Instant;
 
-use super::parts::{Held, Listed, PlaceRange, RetainedPart};
-use super::question::{ANSWER_BYTES, LEFT, few, size};
+use super::state::LEFT;
+use super::wire::ToWire as _;
 use crate::node::Node;
 
 /// Looks at shards for one answer: some 30 ms of CPU. A filter that few topics match has pages with few rows, or none.
@@ -20,9 +24,38 @@ const LOOKS: usize = 64;
 const PAYLOAD: usize = 128 * 1024;
 
 /// A row of such a list.
-pub(super) trait Row: InTopicOrder + Serialize {}
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Listed<T>(pub(super) T);
 
-impl<T: InTopicOrder + Serialize> Row for T {}
+impl InTopicOrder for Listed<RetainedRow> {
+    fn topic(&self) -> &str {
+        &self.0.topic
+    }
+
+    fn behind(&self) -> Cursor {
+        Cursor::behind(&self.0.topic)
+    }
+
+    fn join(&mut self, _: &Self) {
+        // While a shard is split, both halves may have it for a moment.
+    }
+}
+
+impl InTopicOrder for Listed<RetainedLevelRow> {
+    fn topic(&self) -> &str {
+        &self.0.topic
+    }
+
+    fn behind(&self) -> Cursor {
+        Cursor::behind_all_below(&self.0.topic)
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.0.has_message |= other.0.has_message;
+        self.0.has_more_below |= other.0.has_more_below;
+    }
+}
 
 /// A place as text.
 fn text(place: &Cursor) -> String {
@@ -40,7 +73,7 @@ pub(super) fn messages(
     filter: &str,
     range: &PlaceRange,
     deadline: Instant,
-) -> RetainedPart<Listed<RetainedRow>> {
+) -> RetainedPart<RetainedRow> {
     let now = Timestamp(node.cluster_now_ms());
     collect(range, deadline, |after, limit| {
         let found = node.store().inspect().retained(filter, after, limit, now);
@@ -62,7 +95,7 @@ pub(super) fn levels(
     below: Option<&str>,
     range: &PlaceRange,
     deadline: Instant,
-) -> RetainedPart<Listed<RetainedLevelRow>> {
+) -> RetainedPart<RetainedLevelRow> {
     let now = Timestamp(node.cluster_now_ms());
     collect(range, deadline, |after, limit| {
         let found = node
@@ -85,11 +118,14 @@ pub(super) fn levels(
 }
 
 /// Looks until there are enough rows, or no time is left.
-fn collect<T: Row>(
+fn collect<T: Serialize>(
     range: &PlaceRange,
     deadline: Instant,
-    look: impl Fn(Option<&Cursor>, usize) -> RetainedRows<T>,
-) -> RetainedPart<T> {
+    look: impl Fn(Option<&Cursor>, usize) -> RetainedRows<Listed<T>>,
+) -> RetainedPart<T>
+where
+    Listed<T>: InTopicOrder,
+{
     let limit = usize::from(range.limit.0);
     let mut after = range.after.as_deref().map(place);
     let mut part = RetainedPart {
@@ -108,9 +144,10 @@ fn collect<T: Row>(
         after = found.next;
         for row in found.rows {
             bytes += size(&row);
-            part.rows.push(row);
+            let behind = row.behind();
+            part.rows.push(row.0);
             if part.rows.len() >= limit || bytes >= ANSWER_BYTES {
-                after = part.rows.last().map(T::behind);
+                after = Some(behind);
                 break;
             }
         }
@@ -125,19 +162,22 @@ fn collect<T: Row>(
 }
 
 /// One page of what all nodes have found.
-pub(super) fn merged<T: Row>(parts: Vec<RetainedPart<T>>, limit: usize) -> Found<T> {
+pub(super) fn merged<T>(parts: Vec<RetainedPart<T>>, limit: usize) -> Found<T>
+where
+    Listed<T>: InTopicOrder,
+{
     let scanned = parts.iter().map(|part| part.rows.len() as u64).sum();
     let nexts = parts.iter().filter_map(|part| part.next.as_deref());
     let next = nexts.map(place).min();
-    let rows = parts.into_iter().flat_map(|part| part.rows).collect();
+    let rows = parts.into_iter().flat_map(|part| part.rows);
     let all = RetainedRows {
-        rows,
+        rows: rows.map(Listed).collect(),
         next,
         covered: Vec::new(),
     };
     let all = all.merged(limit);
     Found {
-        items: all.rows,
+        items: all.rows.into_iter().map(|Listed(row)| row).collect(),
         last: all.next.as_ref().map(text),
         partial: Vec::<Missing>::new(),
         scanned,
@@ -177,7 +217,7 @@ fn in_full(message: &ApplicationMessage) -> Message {
         topic: message.body.topic().to_owned(),
         qos: message.qos.as_u8(),
         payload: is_short.then_some(text),
-        encoding,
+        encoding: encoding.to_wire(),
         payload_bytes: payload.len() as u64,
         expires_at: message.expires_at.map(|at| At::unix_ms(at.0)),
         payload_is_utf8: properties.payload_format_indicator == Some(true),

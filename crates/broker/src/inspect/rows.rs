@@ -1,22 +1,20 @@
-//! What loops and stores say, as rows of the API.
+//! What loops and stores say, as rows that nodes send each other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{
-    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure,
-    ListenerCertificate, Queue, Session, Setting, SubscriptionRow, SubscriptionsOf, Verdict,
-    WaitsFor, WillOf,
-};
-use admin::cluster::NodeId;
 use broker_core::Settings;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
 use config::OptionRow;
+use inspection::{
+    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure,
+    ListenerCertificate, NodeId, Queue, Session, Setting, SettingPart, SubscriptionRow,
+    SubscriptionsOf, Verdict, WaitsFor, WillOf, few,
+};
 use mqtt_proto::SubscriptionFilter;
 use mqtt_session::{ClassId, HeldBack, NEVER_EXPIRES};
 use transport::CertificateFacts;
 
-use super::question::{SettingPart, few};
 use crate::node::Node;
 
 /// This node, as rows name it.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::Listing;
 use parking_lot::RwLock;
@@ -21,6 +21,9 @@ const ANSWERS: usize = 64;
 
 /// Questions that look at each client that a node works on at once.
 const SCANS: usize = 2;
+
+/// What is left of a question's time when a node stops looking further.
+pub(super) const LEFT: Duration = Duration::from_millis(100);
 
 /// Asks and answers.
 pub(crate) struct Inspect {

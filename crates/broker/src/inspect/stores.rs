@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admin::api::At;
-use admin::api::{ClientRow, ClientState, Outcome, Queue, Receiver, ShardHolds, SubscriptionRow};
-use admin::cluster::NodeId;
 use broker_core::inspect::SubscriptionDetail;
+use inspection::{
+    At, ClientPart, ClientRow, ClientState, InboxPart, LedShard, NodeId, Outcome, Queue, Receiver,
+    RecordPart, ShardHolds, SubscriptionRow, few,
+};
 use mqtt_session::ClassId;
 use store_state::CorrelationId;
 use store_state::api::StoreId;
@@ -15,8 +16,8 @@ use store_state::inbox::inspect::InboxSummary;
 use store_state::session::SessionOp;
 use store_state::session::inspect::SessionSummary;
 
-use super::question::{ClientPart, InboxPart, LedShard, RecordPart, few};
 use super::rows::{self, Own};
+use super::wire::ToWire as _;
 use crate::control::{load_status, split_status};
 use crate::node::Node;
 
@@ -166,19 +167,20 @@ pub(super) fn led(node: &Arc<Node>) -> Vec<LedShard> {
             .find(|of| (of.store, of.shard) == (holding.store, holding.shard));
         let is_of_clients = holding.store != StoreId::Retain;
         LedShard {
-            store: holding.store.into(),
+            store: admin::cluster::StoreName::from(holding.store).to_wire(),
             shard: holding.shard.into(),
             content: ShardHolds {
                 sessions: is_of_clients.then_some(holding.entries),
                 messages: holding.messages,
                 bytes: holding.bytes,
             },
-            decision: of.cloned().map(split_status),
+            decision: of.cloned().map(split_status).to_wire(),
             load: loads
                 .iter()
                 .find(|of| (of.store, of.shard) == (holding.store, holding.shard))
                 .and_then(|of| of.load)
-                .map(load_status),
+                .map(load_status)
+                .to_wire(),
         }
     });
     led.collect()

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use admin::page::MissingReason;
 use broker_core::{AwaySession, Changed, SubscriptionChange, admit_away};
+use inspection::{AskedChange, ChangePart, ChangeQuestion};
 use mqtt_proto::{QoS, ReasonCode, RetainHandling, SubscriptionOptions};
 use store_state::CorrelationId;
 use store_state::api::Store as _;
@@ -16,7 +17,6 @@ use store_state::inbox::{InboxOp, StoredSubscription};
 use tokio::time::Instant;
 
 use super::loops;
-use super::question::{AskedChange, ChangePart, ChangeQuestion};
 use super::state::Inspect;
 
 /// How soon is looked again whether an inbox has done what it was asked.
@@ -25,29 +25,23 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// What is left of a question's time when a node stops looking.
 const LEFT: Duration = Duration::from_millis(10);
 
-impl AskedChange {
-    fn to_core(&self) -> Option<SubscriptionChange> {
-        Some(match self {
-            Self::Unsubscribe { filter } => SubscriptionChange::Unsubscribe(filter.as_str().into()),
-            Self::Subscribe(new) => SubscriptionChange::Subscribe(StoredSubscription {
-                filter: new.filter.as_str().into(),
-                options: SubscriptionOptions {
-                    qos: QoS::from_u8(new.qos)?,
-                    no_local: new.no_local,
-                    retain_as_published: new.retain_as_published,
-                    retain_handling: retain_handling(new.retain_handling)?,
-                },
-                id: new.identifier.unwrap_or(0),
-            }),
-        })
-    }
-
-    pub(super) fn filter(&self) -> &str {
-        match self {
-            Self::Subscribe(new) => &new.filter,
-            Self::Unsubscribe { filter } => filter,
+/// The change as a loop carries it out; `None`: no client could ask for it.
+fn to_core(change: &AskedChange) -> Option<SubscriptionChange> {
+    Some(match change {
+        AskedChange::Unsubscribe { filter } => {
+            SubscriptionChange::Unsubscribe(filter.as_str().into())
         }
-    }
+        AskedChange::Subscribe(new) => SubscriptionChange::Subscribe(StoredSubscription {
+            filter: new.filter.as_str().into(),
+            options: SubscriptionOptions {
+                qos: QoS::from_u8(new.qos)?,
+                no_local: new.no_local,
+                retain_as_published: new.retain_as_published,
+                retain_handling: retain_handling(new.retain_handling)?,
+            },
+            id: new.identifier.unwrap_or(0),
+        }),
+    })
 }
 
 fn retain_handling(number: u8) -> Option<RetainHandling> {
@@ -66,7 +60,7 @@ pub(super) async fn change_here(
     deadline: Instant,
 ) -> Result<ChangePart, MissingReason> {
     // It was checked where it was asked.
-    let change = question.change.to_core().ok_or(MissingReason::Failed)?;
+    let change = to_core(&question.change).ok_or(MissingReason::Failed)?;
     let client_id = question.client_id.as_str();
     if let Some(home) = inspect.node.home_of(client_id) {
         let asked = loops::change(&inspect.node, home, client_id.into(), change.clone());

@@ -7,12 +7,12 @@ use admin::api::{ClientState, SubscriptionChanged};
 use admin::cluster::NodeId;
 use admin::page::Missing;
 use admin::problem::{Kind, Problem};
+use inspection::{Answer, AskedChange, ChangePart, ChangeQuestion, Question};
 use mqtt_proto::{ReasonCode, SubscriptionFilter};
 use tokio::time::Instant;
 
 use super::gather::{self, SHORTEST};
 use super::known;
-use super::question::{Answer, AskedChange, ChangePart, ChangeQuestion, Question};
 use super::state::Inspect;
 
 /// How soon a client is asked again that was busy.

@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{
-    BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, FailedLoginsRow, History, ShardName,
-    WatchedClient,
-};
-use admin::cluster::NodeId;
+use admin::api::{self, FailedLoginsRow, History, ShardName};
 use admin::page::MissingReason;
 use admin::{Asked, Gathered, Traffic};
 use broker_core::{
@@ -18,11 +14,14 @@ use broker_core::{
 };
 use futures_util::FutureExt as _;
 use futures_util::future::{try_join, try_join_all};
+use inspection::{
+    Answer, BusyClient, BusyOrder, BusyPart, BusyRates, BusyRole, BusyTopic, Limit, MessagesAnswer,
+    MessagesQuestion, NodeId, Part, Question, WatchedClient,
+};
 
-use super::parts::{BusyPart, Limit, MessagesAnswer, MessagesQuestion};
-use super::question::{Answer, Part, Question};
 use super::rows::Own;
 use super::state::Inspect;
+use super::wire::{ToApi as _, ToWire as _};
 use super::{failed_logins, gather, loops, messages, node};
 use crate::node::Node;
 
@@ -173,27 +172,33 @@ pub(super) struct AskingTraffic(pub(super) Arc<Inspect>);
 impl Traffic for AskingTraffic {
     fn busy_clients(
         &self,
-        role: BusyRole,
-        by: BusyOrder,
+        role: api::BusyRole,
+        by: api::BusyOrder,
         limit: u16,
         budget: Duration,
-    ) -> Asked<Gathered<Vec<BusyClient>>> {
+    ) -> Asked<Gathered<Vec<api::BusyClient>>> {
         let inspect = Arc::clone(&self.0);
+        let (role, by) = (role.to_wire(), by.to_wire());
         async move { Ok(clients(&inspect, role, by, limit, budget).await) }.boxed()
     }
 
-    fn watched(&self, client_id: String, budget: Duration) -> Asked<Gathered<Vec<WatchedClient>>> {
+    fn watched(
+        &self,
+        client_id: String,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<api::WatchedClient>>> {
         let inspect = Arc::clone(&self.0);
         async move { Ok(watched(&inspect, client_id, budget).await) }.boxed()
     }
 
     fn busy_topics(
         &self,
-        by: BusyOrder,
+        by: api::BusyOrder,
         limit: u16,
         budget: Duration,
-    ) -> Asked<Gathered<Vec<BusyTopic>>> {
+    ) -> Asked<Gathered<Vec<api::BusyTopic>>> {
         let inspect = Arc::clone(&self.0);
+        let by = by.to_wire();
         async move { Ok(topics(&inspect, by, limit, budget).await) }.boxed()
     }
 
@@ -207,6 +212,7 @@ impl Traffic for AskingTraffic {
                 _ => None,
             });
             let all = failed_logins::sorted(parts.into_iter().flat_map(|(.., rows)| rows));
+            let all = all.to_api();
             Ok(Gathered { all, partial })
         }
         .boxed()
@@ -265,7 +271,7 @@ async fn watched(
     inspect: &Arc<Inspect>,
     client_id: String,
     budget: Duration,
-) -> Gathered<Vec<WatchedClient>> {
+) -> Gathered<Vec<api::WatchedClient>> {
     let question = MessagesQuestion::Watch { client_id };
     let parts = messages::ask(inspect, question, budget, "rates", |answer| match answer {
         MessagesAnswer::Watched(watched) => Some(watched),
@@ -273,7 +279,11 @@ async fn watched(
     });
     let (parts, partial) = parts.await;
     Gathered {
-        all: parts.into_iter().flatten().collect(),
+        all: parts
+            .into_iter()
+            .flatten()
+            .map(WatchedClient::to_api)
+            .collect(),
         partial,
     }
 }
@@ -285,7 +295,7 @@ async fn clients(
     by: BusyOrder,
     limit: u16,
     budget: Duration,
-) -> Gathered<Vec<BusyClient>> {
+) -> Gathered<Vec<api::BusyClient>> {
     let question = MessagesQuestion::BusyClients {
         role,
         by,
@@ -304,6 +314,7 @@ async fn clients(
     };
     all.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
     all.truncate(limit.into());
+    let all = all.to_api();
     Gathered { all, partial }
 }
 
@@ -313,7 +324,7 @@ async fn topics(
     by: BusyOrder,
     limit: u16,
     budget: Duration,
-) -> Gathered<Vec<BusyTopic>> {
+) -> Gathered<Vec<api::BusyTopic>> {
     let question = MessagesQuestion::BusyTopics {
         by,
         limit: Limit(TOPICS),
@@ -340,5 +351,6 @@ async fn topics(
     };
     all.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
     all.truncate(limit.into());
+    let all = all.to_api();
     Gathered { all, partial }
 }

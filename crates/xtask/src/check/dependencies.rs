@@ -27,6 +27,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "peer-protocol",
         &["mqtt-session", "route-exchange", "store-state"],
     ),
+    // Its types are those between nodes, and of nobody else.
+    ("inspection", &[]),
     ("net-api", &[]),
     ("authorization", &["mqtt-proto"]),
     ("authentication-api", &["authorization"]),
@@ -85,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "guard",
             "histogram",
             "host",
+            "inspection",
             "mqtt-proto",
             "mqtt-session",
             "net",

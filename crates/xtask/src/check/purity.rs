@@ -12,6 +12,7 @@ const PURE: &[&str] = &[
     "authorization",
     "hashing",
     "histogram",
+    "inspection",
     "mqtt-client",
     "mqtt-proto",
     "mqtt-session",

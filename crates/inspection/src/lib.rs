@@ -1,0 +1,54 @@
+//! What nodes ask each other for people, and what they answer.
+//!
+//! Bytes are JSON behind one tag of the peer protocol. Invariant: they are read by nodes of other versions, so that a field is added
+//! with a default, and none is renamed, removed or given another type (docs/decisions/0023-questions-to-all-nodes.md);
+//! `tests/golden` has each of them. All parts are types of this crate, so that a change of the HTTP API does not change them.
+//!
+//! Deliberately absent: how bytes reach a node (`peer-protocol`, `cluster`); who asks and who answers (`broker`); the types of the
+//! HTTP API (`admin`).
+//!
+//! Read on in `question.rs` and `answer.rs`; `form.rs` has the bytes.
+
+mod answer;
+mod client;
+mod event;
+mod form;
+mod matching;
+mod messages;
+mod node;
+mod part;
+mod question;
+mod shard;
+mod value;
+
+pub use answer::{Answer, Missing, MissingReason, Refusal};
+pub use client::{
+    ChangePart, Client, ClientPart, ClientRow, ClientState, ClientsPart, Connection, Departure,
+    Ending, Gone, InboxPart, Queue, RecentDrop, RecordPart, Session, SharedGroupRow,
+    SubscriptionRow, SubscriptionsOf, WaitsFor, WillOf,
+};
+pub use event::{
+    Event, EventKind, EventSubject, EventsPart, EventsQuestion, Missed, Place, SubjectState,
+};
+pub use form::{Asked, Unreadable};
+pub use matching::{
+    AclPart, DecidedBy, DropRow, MatchCounts, MatchPart, Outcome, PlacedDrop, QueueLimit, Receiver,
+    Verdict,
+};
+pub use messages::{
+    BusyClient, BusyOrder, BusyPart, BusyRates, BusyRole, BusyTopic, Encoding, FailedLoginsRow,
+    FailedUser, Held, Message, MessagesAnswer, MessagesQuestion, PlaceRange, QueueOrder,
+    QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedPart, RetainedRow, UserProperty,
+    WaitingPart, WaitingQuestion, WatchedClient,
+};
+pub use node::{
+    Alarm, Counts, DrainProgress, HistoryPart, ListenerCertificate, ListenerRow, LoginSession,
+    NodeHealth, Role, Setting, SettingPart,
+};
+pub use part::{ANSWER_BYTES, Part, few, short, size};
+pub use question::{
+    AclQuestion, AskedChange, ChangeQuestion, ClientsQuestion, DropsQuestion, NewSubscription,
+    NodeCommand, Question, SessionQuestion, TokenHash,
+};
+pub use shard::{HalfStatus, LedShard, LoadStatus, ShardHolds, SplitStatus};
+pub use value::{At, BigNumber, Limit, NodeId, Sequence, ShardName, StoreName, UnixMs};
