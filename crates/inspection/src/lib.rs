@@ -4,6 +4,8 @@
 //! with a default, and none is renamed, removed or given another type (docs/decisions/0023-questions-to-all-nodes.md);
 //! `tests/golden` has each of them. All parts are types of this crate, so that a change of the HTTP API does not change them.
 //!
+//! `merge` puts together what several nodes have answered.
+//!
 //! Deliberately absent: how bytes reach a node (`peer-protocol`, `cluster`); who asks and who answers (`broker`); the types of the
 //! HTTP API (`admin`).
 //!
@@ -14,9 +16,11 @@ mod client;
 mod event;
 mod form;
 mod matching;
+pub mod merge;
 mod messages;
 mod node;
 mod part;
+mod position;
 mod question;
 mod shard;
 mod value;
@@ -46,6 +50,7 @@ pub use node::{
     NodeHealth, Role, Setting, SettingPart,
 };
 pub use part::{ANSWER_BYTES, Part, few, short, size};
+pub use position::Position;
 pub use question::{
     AclQuestion, AskedChange, ChangeQuestion, ClientsQuestion, DropsQuestion, NewSubscription,
     NodeCommand, Question, SessionQuestion, TokenHash,

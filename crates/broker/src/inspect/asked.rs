@@ -24,6 +24,7 @@ use admin::{
 use authorization::Action;
 use broker_core::Drops;
 use futures_util::FutureExt as _;
+use inspection::merge;
 use inspection::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
 use mqtt_proto::{filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
@@ -37,8 +38,7 @@ use super::state::Inspect;
 use super::top::AskingTraffic;
 use super::wire::{ToApi as _, ToWire as _, found_to_api};
 use super::{
-    events, gather, known, login, matching, merge, messages, node, publishing, rows, stores,
-    subscriptions,
+    events, gather, known, login, matching, messages, node, publishing, rows, stores, subscriptions,
 };
 use crate::control;
 
@@ -804,13 +804,13 @@ impl Inspect {
             _ => None,
         });
         let parts = parts.into_iter().map(|(.., part)| part).collect();
-        let mut part = matching::merge(parts, limit.into());
+        let mut part = merge::matching(parts, limit.into());
         let left = deadline.saturating_duration_since(Instant::now());
         if left >= SHORTEST {
             // As many as fit into a question; of the others it is not known.
             let client_ids = short(part.limits.keys().cloned());
             let queues = self.queue_lengths(client_ids, left).await;
-            matching::weigh(&mut part, &queues);
+            merge::weigh(&mut part, &queues, &matching::reason_of_full());
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let publisher_said = match &publisher {

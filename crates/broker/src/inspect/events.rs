@@ -1,6 +1,5 @@
 //! What happens on all nodes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use admin::api::{EventKind, Gap, Happened};
 use admin::cluster::NodeId;
 use admin::problem::{Kind, Problem};
 use inspection::{
-    ANSWER_BYTES, Answer, At, Event, EventsPart, EventsQuestion, Missed, Place, Question, UnixMs,
-    size,
+    ANSWER_BYTES, Answer, At, Event, EventsPart, EventsQuestion, Missed, Place, Position, Question,
+    UnixMs, size,
 };
 use mqtt_proto::filter_matches;
 use mqtt_session::Timestamp;
@@ -24,9 +23,6 @@ use crate::node::Node;
 
 /// Events of a node in one answer.
 const MOST: usize = 500;
-
-/// Nodes of which a position knows, which is more than a cluster has.
-const PLACES: usize = 128;
 
 /// Events that one question looks at.
 const LOOKED_AT: usize = 4_096;
@@ -114,32 +110,6 @@ fn row(own: &Own, seq: u64, event: &events::Event) -> Event {
     }
 }
 
-/// Where somebody who watches is, on each node that he has heard of.
-#[derive(Clone, PartialEq, Debug, Default)]
-struct Position(BTreeMap<NodeId, Place>);
-
-impl Position {
-    fn parse(text: &str) -> Option<Self> {
-        let place = |part: &str| {
-            let mut parts = part.split('-');
-            let node = parts.next()?.parse().ok()?;
-            let place = Place(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            parts.next().is_none().then_some((node, place))
-        };
-        let places: Option<BTreeMap<_, _>> = text.split('.').map(place).collect();
-        // It comes back with each event.
-        places.filter(|places| places.len() <= PLACES).map(Self)
-    }
-
-    fn text(&self) -> String {
-        let places = self.0.iter();
-        let places: Vec<String> = places
-            .map(|(node, Place(incarnation, next))| format!("{node}-{incarnation}-{next}"))
-            .collect();
-        places.join(".")
-    }
-}
-
 /// What has happened on all nodes since a position.
 pub(super) async fn of_all(
     inspect: &Arc<Inspect>,
@@ -162,7 +132,7 @@ pub(super) async fn of_all(
         .collect();
     let question = |node: NodeId| {
         Question::Events(EventsQuestion {
-            after: position.0.get(&node).copied(),
+            after: position.get(node.to_wire()),
             since_ms: filter.since_ms.map(UnixMs),
             kinds: filter.kinds.clone().to_wire(),
             client_id: filter.client_id.clone(),
@@ -187,40 +157,15 @@ pub(super) async fn of_all(
                 },
             });
         }
-        position.0.insert(node, part.next);
+        position.set(node.to_wire(), part.next);
         events.extend(part.events.to_api());
         more |= part.more;
     }
     Ok(Happened {
         gaps,
         events,
-        position: position.text(),
+        position: position.to_string(),
         partial,
         more,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_position_is_text_and_back() {
-        for text in [
-            "000000000000002a-7-0",
-            "000000000000002a-7-9.5f3a90c2d1e4b867-1-18446744073709551615",
-        ] {
-            assert_eq!(Position::parse(text).unwrap().text(), text);
-        }
-        for text in [
-            "",
-            "x",
-            "2a",
-            "000000000000002a-7",
-            "000000000000002a-7-1-2",
-            "000000000000002a-7--1",
-        ] {
-            assert_eq!(Position::parse(text), None, "{text}");
-        }
-    }
 }

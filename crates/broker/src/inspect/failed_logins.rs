@@ -1,7 +1,5 @@
 //! Who fails to log in, at which node.
 
-use std::cmp::Reverse;
-
 use guard::{FailingAddress, FailingUser, Guard};
 use inspection::{At, FailedLoginsRow, FailedUser, NodeId};
 
@@ -39,11 +37,4 @@ fn user(FailingUser { name, failed }: FailingUser) -> FailedUser {
         refused: failed.refused.0.into(),
         last: At::unix_ms(failed.last.0),
     }
-}
-
-/// Those of all nodes, those that failed most first.
-pub(super) fn sorted(rows: impl Iterator<Item = FailedLoginsRow>) -> Vec<FailedLoginsRow> {
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| Reverse(row.denied.saturating_add(row.refused)));
-    rows
 }

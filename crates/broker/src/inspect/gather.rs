@@ -139,14 +139,7 @@ async fn there(
     let bytes = encode(question, deadline);
     let left = (deadline - RESERVE).saturating_duration_since(Instant::now());
     let answer = call(clustered, node, bytes, left).await?;
-    match Answer::decode(&answer) {
-        Ok(answer) => known(answer),
-        Err(Unreadable::Unknown) => Err(MissingReason::Version),
-        Err(Unreadable::IllFormed) => {
-            tracing::warn!(node = %NodeId(node), "a node's answer to a question about it is ill-formed");
-            Err(MissingReason::Failed)
-        }
-    }
+    read(&answer)
 }
 
 async fn call(
@@ -216,6 +209,15 @@ async fn answer(inspect: Arc<Inspect>, question: &[u8]) -> Vec<u8> {
     answer.encode()
 }
 
+/// What another node has answered. Its answer is of another version, or the node has failed; it is never taken for another one.
+fn read(answer: &[u8]) -> Result<Answer, MissingReason> {
+    match Answer::decode(answer) {
+        Ok(answer) => known(answer),
+        Err(Unreadable::Unknown) => Err(MissingReason::Version),
+        Err(Unreadable::IllFormed) => Err(MissingReason::Failed),
+    }
+}
+
 fn known(answer: Answer) -> Result<Answer, MissingReason> {
     match answer {
         Answer::Busy => Err(MissingReason::Busy),
@@ -224,5 +226,49 @@ fn known(answer: Answer) -> Result<Answer, MissingReason> {
             Err(MissingReason::Version)
         }
         answer => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_says_nothing_is_missing_for_a_reason() {
+        for (text, reason) in [
+            (r#""busy""#, MissingReason::Busy),
+            (r#""failed""#, MissingReason::Failed),
+            (r#""not_known""#, MissingReason::Version),
+            (r#"{"messages":"not_known"}"#, MissingReason::Version),
+            (r#"{"of_a_later_version":[1]}"#, MissingReason::Version),
+            (r#"{"clients":{}}"#, MissingReason::Failed),
+            ("", MissingReason::Failed),
+        ] {
+            assert_eq!(read(text.as_bytes()), Err(reason), "{text}");
+        }
+        assert!(read(br#"{"queues":{}}"#).is_ok());
+    }
+
+    #[test]
+    fn who_answers_something_else_is_missing() {
+        let answers = vec![OfNode {
+            node: NodeId(1),
+            name: "a".to_owned(),
+            answer: Ok(Answer::Queues(std::collections::BTreeMap::new())),
+        }];
+        let (parts, partial) = sort(answers, "client", |answer| match answer {
+            Answer::Client(part) => Some(part),
+            _ => None,
+        });
+        assert!(parts.is_empty());
+        let [missing] = &partial[..] else {
+            panic!("{partial:?}");
+        };
+        assert_eq!(missing.reason, MissingReason::Failed);
+        assert_eq!(
+            (missing.node, missing.node_name.as_str()),
+            (Some(NodeId(1)), "a")
+        );
+        assert_eq!(missing.missing, ["client"]);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use admin::cluster::NodeId;
 use admin::page::{Missing, MissingReason};
 use admin::problem::{Kind, Problem};
+use inspection::merge;
 use inspection::{Answer, ClientPart, Question};
 
 use super::gather;
@@ -53,19 +54,7 @@ pub(super) fn nobody(partial: &[Missing]) -> Problem {
 
 /// The ranges of slots that nobody has answered for.
 pub(super) fn uncovered(store: &str, covered: impl Iterator<Item = (u16, u16)>) -> Option<Missing> {
-    let mut covered: Vec<(u16, u16)> = covered.collect();
-    covered.sort_unstable();
-    let mut next = 0_u32;
-    let mut missing = Vec::new();
-    for (first, last) in covered {
-        if u32::from(first) > next {
-            missing.push(format!("{store}:{next}-{}", first - 1));
-        }
-        next = next.max(u32::from(last) + 1);
-    }
-    if next <= u32::from(u16::MAX) {
-        missing.push(format!("{store}:{next}-{}", u16::MAX));
-    }
+    let missing = merge::uncovered(store, covered);
     (!missing.is_empty()).then(|| Missing {
         node: None,
         node_name: String::new(),

@@ -1,13 +1,13 @@
 //! Who would get a message, as far as this node knows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::page::MissingReason;
 use authorization::Action;
 use broker_core::inspect::MatchingSession;
 use broker_core::{Reason, SessionKey};
-use inspection::{MatchCounts, MatchPart, Outcome, Part, QueueLimit, Receiver, SharedGroupRow};
+use inspection::merge::full;
+use inspection::{MatchPart, Outcome, Part, QueueLimit, Receiver, SharedGroupRow};
 use mqtt_proto::QoS;
 use mqtt_session::{DropReason, Policy, Qos0Inbox, QueueFull};
 
@@ -85,7 +85,7 @@ pub(super) async fn here(
             outcome,
             reason: match is_denied {
                 true => Some(denied.as_str().to_owned()),
-                false => full.reason(),
+                false => full.is_dropped.then(reason_of_full),
             },
             detail: full.detail.filter(|_| !is_denied),
             rule: is_denied.then(|| rows::verdict(may_receive)),
@@ -120,7 +120,7 @@ pub(super) async fn here(
         let full = full(queue_limit(settings.policy_of(class)), queued);
         if full.is_dropped {
             receiver.outcome = Outcome::Dropped;
-            receiver.reason = full.reason();
+            receiver.reason = Some(reason_of_full());
         } else if drops_qos0 {
             receiver.outcome = Outcome::Dropped;
             receiver.reason = Some("qos0_offline".to_owned());
@@ -141,62 +141,14 @@ pub(super) async fn here(
     })
 }
 
-/// What the length of a queue means for a message that comes now.
-struct Full {
-    is_dropped: bool,
-    /// For people, if the queue is full.
-    detail: Option<String>,
-}
-
-impl Full {
-    fn reason(&self) -> Option<String> {
-        let is_full = self.is_dropped;
-        is_full.then(|| DropReason::QueueFullMessages.as_str().to_owned())
-    }
+/// Why a message is dropped that comes to a full queue.
+pub(super) fn reason_of_full() -> String {
+    DropReason::QueueFullMessages.as_str().to_owned()
 }
 
 fn queue_limit(policy: &Policy) -> QueueLimit {
     let makes_room = policy.queue_full == QueueFull::DropOldest;
     QueueLimit(policy.queue_messages.into(), makes_room)
-}
-
-fn full(QueueLimit(limit, makes_room): QueueLimit, waiting: u64) -> Full {
-    if waiting < limit {
-        return Full {
-            is_dropped: false,
-            detail: None,
-        };
-    }
-    // What makes room is another message than this one.
-    let what = if makes_room {
-        "; the oldest makes room"
-    } else {
-        ""
-    };
-    Full {
-        is_dropped: !makes_room,
-        detail: Some(format!("{waiting} of {limit} messages wait{what}")),
-    }
-}
-
-/// Connected receivers get a message from their queues in the stores, of which the leaders of their shards say how much waits there.
-pub(super) fn weigh(part: &mut MatchPart, queues: &BTreeMap<String, u64>) {
-    for receiver in &mut part.receivers {
-        let client_id = receiver.client_id.as_ref();
-        let waiting = client_id.and_then(|client_id| {
-            let limit = part.limits.get(client_id)?;
-            Some(full(*limit, *queues.get(client_id)?))
-        });
-        if let Some(full) = waiting.filter(|_| receiver.outcome == Outcome::Delivered) {
-            if full.is_dropped {
-                receiver.outcome = Outcome::Dropped;
-                receiver.reason = full.reason();
-                part.counts.delivered -= 1;
-                part.counts.dropped += 1;
-            }
-            receiver.detail = full.detail.or(receiver.detail.take());
-        }
-    }
 }
 
 /// Shared groups of which this node knows members, in the order of their filters as they are given at SUBSCRIBE.
@@ -215,46 +167,4 @@ pub(super) fn groups(node: &Arc<Node>, after: &str) -> impl Iterator<Item = Shar
             online: online as u64,
         }
     })
-}
-
-/// The parts of several nodes. A group is known to each that has members of it, or that is told of it: it counts once.
-pub(super) fn merge(parts: Vec<MatchPart>, limit: usize) -> MatchPart {
-    let mut all = MatchPart {
-        counted_all: true,
-        ..MatchPart::default()
-    };
-    let mut groups: BTreeMap<String, Receiver> = BTreeMap::new();
-    let mut most_groups = 0;
-    for part in parts {
-        let MatchCounts {
-            delivered,
-            queued,
-            dropped,
-            groups: count,
-        } = part.counts;
-        all.counts.delivered += delivered;
-        all.counts.queued += queued;
-        all.counts.dropped += dropped;
-        most_groups = most_groups.max(count);
-        all.counted_all &= part.counted_all;
-        all.limits.extend(part.limits);
-        for receiver in part.receivers {
-            match &receiver.group {
-                Some(group) => {
-                    let known = groups.entry(group.clone());
-                    let known = known.or_insert_with(|| receiver.clone());
-                    known.members = known.members.max(receiver.members);
-                }
-                None => all.receivers.push(receiver),
-            }
-        }
-    }
-    all.counts.groups = most_groups.max(groups.len() as u64);
-    all.receivers.sort_by(|one, other| {
-        (one.outcome, &one.client_id).cmp(&(other.outcome, &other.client_id))
-    });
-    all.receivers.extend(groups.into_values());
-    all.counted_all &= all.receivers.len() <= limit;
-    all.receivers.truncate(limit);
-    all
 }

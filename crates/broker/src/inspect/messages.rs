@@ -9,6 +9,7 @@ use admin::api::{
 use admin::page::{Found, Missing};
 use admin::problem::{Kind, Problem};
 use admin::{Gathered, QueueQuestion, Range};
+use inspection::merge;
 use inspection::{
     Answer, Held, Limit, MessagesAnswer, MessagesQuestion, PlaceRange, Question, RetainedPart,
     Sequence, WaitingQuestion,
@@ -21,7 +22,7 @@ use super::known::{nobody, uncovered};
 use super::retained::{self, Listed};
 use super::state::Inspect;
 use super::wire::{ToApi, ToWire as _, found_to_api};
-use super::{gather, known, queues};
+use super::{gather, known};
 
 /// Retained messages that a filter selects.
 pub(super) async fn retained(
@@ -163,7 +164,7 @@ pub(super) async fn first_queues(
     let (parts, partial) = parts.await;
     let rows = parts.into_iter().flatten().collect();
     Gathered {
-        all: queues::in_order(rows, by, limit).to_api(),
+        all: merge::queues(rows, by, limit).to_api(),
         partial,
     }
 }

@@ -19,7 +19,6 @@ mod known;
 mod login;
 mod loops;
 mod matching;
-mod merge;
 mod messages;
 mod node;
 mod publishing;

@@ -1,8 +1,7 @@
 //! Queues of durable sessions: which are the first, and what waits in one.
 
-use std::cmp::Reverse;
-
 use admin::api::Encoding;
+use inspection::merge;
 use inspection::{
     ANSWER_BYTES, At, Held, QueueOrder, QueuePurge, QueueRow, QueuedMessage, Sequence, WaitingPart,
     WaitingQuestion, size,
@@ -33,19 +32,7 @@ pub(super) fn first(node: &Node, own: &Own, by: QueueOrder, limit: usize) -> Vec
         .into_iter()
         .flat_map(of)
         .map(|queue| row(own, queue));
-    in_order(rows.collect(), by, limit)
-}
-
-/// The first of these rows.
-pub(super) fn in_order(mut rows: Vec<QueueRow>, by: QueueOrder, limit: usize) -> Vec<QueueRow> {
-    match by {
-        QueueOrder::Bytes => rows.sort_by_key(|row| Reverse(row.bytes)),
-        QueueOrder::Messages => rows.sort_by_key(|row| Reverse(row.messages)),
-        // Those of which it is not known come last.
-        QueueOrder::Age => rows.sort_by_key(|row| (row.oldest_at.is_none(), row.oldest_at.clone())),
-    }
-    rows.truncate(limit);
-    rows
+    merge::queues(rows.collect(), by, limit)
 }
 
 fn row(own: &Own, queue: LargeQueue) -> QueueRow {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admin::api::Encoding;
-use admin::page::{Found, Missing};
+use inspection::merge::Merged;
 use inspection::{
     ANSWER_BYTES, At, Held, Message, PlaceRange, RetainedLevelRow, RetainedPart, RetainedRow,
     UserProperty, few, size,
@@ -162,7 +162,7 @@ where
 }
 
 /// One page of what all nodes have found.
-pub(super) fn merged<T>(parts: Vec<RetainedPart<T>>, limit: usize) -> Found<T>
+pub(super) fn merged<T>(parts: Vec<RetainedPart<T>>, limit: usize) -> Merged<T>
 where
     Listed<T>: InTopicOrder,
 {
@@ -176,10 +176,9 @@ where
         covered: Vec::new(),
     };
     let all = all.merged(limit);
-    Found {
+    Merged {
         items: all.rows.into_iter().map(|Listed(row)| row).collect(),
         last: all.next.as_ref().map(text),
-        partial: Vec::<Missing>::new(),
         scanned,
     }
 }

@@ -14,6 +14,7 @@ use broker_core::{
 };
 use futures_util::FutureExt as _;
 use futures_util::future::{try_join, try_join_all};
+use inspection::merge;
 use inspection::{
     Answer, BusyClient, BusyOrder, BusyPart, BusyRates, BusyRole, BusyTopic, Limit, MessagesAnswer,
     MessagesQuestion, NodeId, Part, Question, WatchedClient,
@@ -22,7 +23,7 @@ use inspection::{
 use super::rows::Own;
 use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
-use super::{failed_logins, gather, loops, messages, node};
+use super::{gather, loops, messages, node};
 use crate::node::Node;
 
 /// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
@@ -211,7 +212,7 @@ impl Traffic for AskingTraffic {
                 Answer::Messages(MessagesAnswer::FailedLogins(rows)) => Some(rows),
                 _ => None,
             });
-            let all = failed_logins::sorted(parts.into_iter().flat_map(|(.., rows)| rows));
+            let all = merge::failed_logins(parts.into_iter().flat_map(|(.., rows)| rows).collect());
             let all = all.to_api();
             Ok(Gathered { all, partial })
         }
@@ -306,15 +307,8 @@ async fn clients(
         _ => None,
     });
     let (parts, partial) = parts.await;
-    let mut all: Vec<BusyClient> = parts.into_iter().flatten().collect();
-    let rank = |row: &BusyClient| match by {
-        BusyOrder::Messages => row.rates.messages_per_s,
-        BusyOrder::Bytes => row.rates.bytes_per_s,
-        BusyOrder::Delay => row.delay_max_ms.unwrap_or_default(),
-    };
-    all.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
-    all.truncate(limit.into());
-    let all = all.to_api();
+    let all = parts.into_iter().flatten().collect();
+    let all = merge::busy_clients(all, by, limit.into()).to_api();
     Gathered { all, partial }
 }
 
@@ -334,23 +328,7 @@ async fn topics(
         _ => None,
     });
     let (parts, partial) = parts.await;
-    let mut all: BTreeMap<String, BusyRates> = BTreeMap::new();
-    for row in parts.into_iter().flatten() {
-        let rates = all.entry(row.topic).or_default();
-        rates.messages_per_s = rounded(rates.messages_per_s + row.rates.messages_per_s);
-        rates.bytes_per_s = rounded(rates.bytes_per_s + row.rates.bytes_per_s);
-        rates.uncounted_per_s = rounded(rates.uncounted_per_s + row.rates.uncounted_per_s);
-    }
-    let rows = all.into_iter();
-    let mut all: Vec<_> = rows
-        .map(|(topic, rates)| BusyTopic { topic, rates })
-        .collect();
-    let rank = |row: &BusyTopic| match by {
-        BusyOrder::Messages | BusyOrder::Delay => row.rates.messages_per_s,
-        BusyOrder::Bytes => row.rates.bytes_per_s,
-    };
-    all.sort_by(|a, b| rank(b).total_cmp(&rank(a)));
-    all.truncate(limit.into());
-    let all = all.to_api();
+    let rows = parts.into_iter().flatten();
+    let all = merge::busy_topics(rows, by, limit.into()).to_api();
     Gathered { all, partial }
 }

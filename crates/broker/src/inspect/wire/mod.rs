@@ -11,6 +11,7 @@ mod to_wire;
 use std::collections::BTreeMap;
 
 use admin::page::{Found, Missing};
+use inspection::merge::Merged;
 
 /// What another node has said, as the API says it.
 pub(super) trait ToApi {
@@ -30,19 +31,17 @@ pub(super) trait ToWire {
     fn to_wire(self) -> Self::Wire;
 }
 
-/// A page whose rows are as nodes send them, and whether any are missing.
-pub(super) fn found_to_api<T: ToApi>(found: Found<T>, partial: Vec<Missing>) -> Found<T::Api> {
-    let Found {
+/// A page whose rows are as nodes send them, with what is missing of it.
+pub(super) fn found_to_api<T: ToApi>(merged: Merged<T>, partial: Vec<Missing>) -> Found<T::Api> {
+    let Merged {
         items,
         last,
-        partial: mut all,
         scanned,
-    } = found;
-    all.extend(partial);
+    } = merged;
     Found {
         items: items.to_api(),
         last,
-        partial: all,
+        partial,
         scanned,
     }
 }

@@ -1,20 +1,18 @@
-//! Parts of lists that nodes have answered, put together.
+//! Lists of clients and shared groups, and one client.
 
 use std::collections::BTreeMap;
 
-use admin::page::Found;
-use inspection::{
+use super::Merged;
+use crate::{
     At, BigNumber, Client, ClientPart, ClientRow, ClientState, ClientsPart, InboxPart, Part, Queue,
     RecordPart, Session, SharedGroupRow, SubscriptionsOf,
 };
-
-use super::rows;
 
 /// One page of the clients of all nodes.
 ///
 /// A client can be in several parts: of the node that has its connection, and of the leader of its session shard. The
 /// connection says more. An identifier behind the last that some node has looked at is left for the next page.
-pub(super) fn clients(parts: Vec<ClientsPart>, limit: usize) -> Found<ClientRow> {
+pub fn clients(parts: Vec<ClientsPart>, limit: usize) -> Merged<ClientRow> {
     let decided = parts.iter().filter_map(|part| part.last.clone()).min();
     let scanned = parts.iter().map(|part| part.scanned).sum();
     let mut rows: BTreeMap<String, ClientRow> = BTreeMap::new();
@@ -36,19 +34,15 @@ pub(super) fn clients(parts: Vec<ClientsPart>, limit: usize) -> Found<ClientRow>
         true => items.last().map(|row| row.client_id.clone()),
         false => decided,
     };
-    Found {
+    Merged {
         items,
         last,
-        partial: Vec::new(),
         scanned,
     }
 }
 
 /// One page of the shared groups of all nodes. Each node knows its own members, and those that shards tell of.
-pub(super) fn shared_groups(
-    parts: Vec<Part<SharedGroupRow>>,
-    limit: usize,
-) -> Found<SharedGroupRow> {
+pub fn shared_groups(parts: Vec<Part<SharedGroupRow>>, limit: usize) -> Merged<SharedGroupRow> {
     let ends = parts.iter().filter(|part| part.more);
     let decided = ends
         .filter_map(|part| Some(part.rows.last()?.given_filter.clone()))
@@ -73,21 +67,16 @@ pub(super) fn shared_groups(
         true => items.last().map(|row| row.given_filter.clone()),
         false => decided,
     };
-    Found {
+    Merged {
         scanned: items.len() as u64,
         items,
         last,
-        partial: Vec::new(),
     }
 }
 
 /// A client as all nodes know it; `None`: none does. Of several connections the latest counts. What people call the node of a
 /// client that has not answered is not said.
-pub(super) fn client(
-    client_id: &str,
-    parts: impl Iterator<Item = ClientPart>,
-    now: At,
-) -> Option<Client> {
+pub fn client(client_id: &str, parts: impl Iterator<Item = ClientPart>, now: At) -> Option<Client> {
     let (mut here, mut record, mut inbox) = (None::<Client>, None, None);
     let (mut drops, mut holds_back, mut held_by) = (Vec::new(), Vec::new(), Vec::new());
     for part in parts {
@@ -124,6 +113,9 @@ pub(super) fn client(
     Some(client)
 }
 
+/// The expiry of a session without end.
+const NEVER_EXPIRES: u32 = u32::MAX;
+
 /// Drops of a client that are shown.
 const RECENT_DROPS: usize = 10;
 
@@ -159,7 +151,7 @@ fn absent(client_id: &str, record: Option<&RecordPart>, now: At) -> Client {
 fn add_record(client: &mut Client, record: RecordPart) {
     client.user = client.user.take().or(record.user);
     let is_away = client.state == ClientState::Away;
-    let expiry_s = rows::expiry(record.expiry_s);
+    let expiry_s = (record.expiry_s != NEVER_EXPIRES).then_some(record.expiry_s);
     let ends = |expiry: u32| At::unix_ms(record.since_ms.saturating_add(u64::from(expiry) * 1_000));
     let known = client.session.take();
     client.session = Some(Session {
@@ -217,7 +209,7 @@ fn knows_more(row: &ClientRow, than: &ClientRow) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use inspection::NodeId;
+    use crate::NodeId;
 
     use super::*;
 
