@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use peer_protocol::Refusal;
-use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::api::{
@@ -56,8 +55,7 @@ pub struct Range {
 }
 
 /// A change of one node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NodeCommand {
     /// Send its clients elsewhere and give up leading shards.
     Drain,
@@ -156,8 +154,7 @@ impl fmt::Debug for LoginAttempt {
 }
 
 /// What is asked of the node where a session began.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionQuestion {
     /// Whether it goes on.
     Find {

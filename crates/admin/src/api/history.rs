@@ -38,7 +38,7 @@ pub struct NodeHistory {
 pub type Series = Vec<Option<f64>>;
 
 /// A shard of one of the stores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardName {
     /// The store.
     pub store: StoreName,

@@ -8,8 +8,7 @@ use crate::cluster::NodeId;
 use crate::page::Missing;
 
 /// What the clients of a list do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BusyRole {
     /// They publish.
     Publisher,
@@ -88,7 +87,7 @@ pub struct BusyTopic {
 }
 
 /// What a node has counted of a client since it is watched there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchedClient {
     /// The node.
     pub node: NodeId,

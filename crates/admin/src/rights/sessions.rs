@@ -11,7 +11,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -49,8 +48,7 @@ pub(crate) struct SessionToken {
 }
 
 /// What a session is found by: SHA-256 of its token in base64url.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TokenHash(String);
 
 impl SessionToken {
@@ -85,7 +83,7 @@ impl From<TokenHash> for String {
 }
 
 /// A session, as other nodes are told of it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LoginSession {
     /// Who has logged in.
     pub user: String,
