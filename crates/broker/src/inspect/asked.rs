@@ -387,7 +387,8 @@ impl Broker for Asking {
             });
             let mut all = DropTotals::new();
             for (reason, count) in parts.into_iter().flat_map(|(.., totals)| totals) {
-                *all.entry(reason).or_default() += count;
+                let sum: &mut u64 = all.entry(reason).or_default();
+                *sum = sum.saturating_add(count);
             }
             Ok(Gathered { all, partial })
         }

@@ -4,6 +4,8 @@
 //! (`here.rs`); the node that was asked merges what comes back in time and names who is missing. Work is bounded where it is
 //! done: so many questions at once in a node, so many sessions in one look at a loop, so many rows in one look at a shard.
 //!
+//! What nodes send each other, and how answers of several are put together, is in `inspection`; `wire` is its border to the HTTP API.
+//!
 //! Deliberately absent: HTTP, rights, cursors (`admin`); what a loop shows of its clients (`broker-core/src/inspect`); what
 //! people change of a cluster (`control.rs`).
 

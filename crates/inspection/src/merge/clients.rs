@@ -14,7 +14,8 @@ use crate::{
 /// connection says more. An identifier behind the last that some node has looked at is left for the next page.
 pub fn clients(parts: Vec<ClientsPart>, limit: usize) -> Merged<ClientRow> {
     let decided = parts.iter().filter_map(|part| part.last.clone()).min();
-    let scanned = parts.iter().map(|part| part.scanned).sum();
+    let scanned = parts.iter().map(|part| part.scanned);
+    let scanned = scanned.fold(0_u64, u64::saturating_add);
     let mut rows: BTreeMap<String, ClientRow> = BTreeMap::new();
     for row in parts.into_iter().flat_map(|part| part.rows) {
         let is_decided = decided.as_ref().is_none_or(|last| row.client_id <= *last);

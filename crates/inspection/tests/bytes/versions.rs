@@ -64,6 +64,20 @@ fn what_is_cut_short_is_never_taken_for_something_else() {
     }
 }
 
+#[test]
+fn bytes_that_are_damaged_never_panic_and_what_is_read_is_what_is_written() {
+    for (name, answer) in answers() {
+        let bytes = answer.encode();
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] = bytes[at].wrapping_add(1);
+            if let Ok(read) = Answer::decode(&bytes) {
+                assert_eq!(Answer::decode(&read.encode()), Ok(read), "{name} {at}");
+            }
+        }
+    }
+}
+
 /// Takes out of each object the fields with these names.
 fn remove(value: &mut Value, names: &[&str]) {
     match value {
