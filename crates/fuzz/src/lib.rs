@@ -17,6 +17,7 @@ mod log;
 mod packet;
 mod peers;
 mod proxy;
+mod questions;
 mod routes;
 mod rules;
 mod session;
@@ -58,6 +59,11 @@ pub const TARGETS: &[Target] = &[
         name: "store_messages",
         run: store::fuzzing::messages,
         seeds: store::fuzzing::message_seeds,
+    },
+    Target {
+        name: "questions",
+        run: questions::run,
+        seeds: questions::seeds,
     },
     log::TARGET,
     tables::TARGET,

@@ -135,6 +135,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "authorization",
             "cluster",
             "consensus",
+            "inspection",
             "mqtt-proto",
             "mqtt-session",
             "peer-protocol",
