@@ -2,6 +2,7 @@
 
 import pytest
 from harness.broker import BEFORE, BINARY
+from harness.wait import until
 from staged.cluster import Cluster
 from staged.load import FOREVER, Load
 from staged.upgrade import STEP_S, change, finish, in_step, level_of, raised, say_nothing_wrong, upgrade
@@ -74,6 +75,72 @@ def test_a_node_of_the_version_before_follows_what_it_has_missed(is_paused, name
         cluster.settled(timeout=STEP_S)
         exchange(last)
         say_nothing_wrong(cluster)
+
+
+def test_nodes_of_both_versions_answer_what_people_ask_each_other(name):
+    """What nodes send each other then has the form that both read: nobody is left out, and all say the same."""
+    lists = [
+        f"/clients?prefix={name}",
+        f"/clients?prefix={name}&durable=true",
+        f"/clients/{name}0/subscriptions",
+        f"/clients/{name}1/subscriptions",
+        f"/retained?filter={name}/%23",
+        f"/retained/levels?below={name}",
+        f"/sessions/{name}away/queue",
+        f"/shared-groups",
+        "/listeners",
+        "/drops",
+    ]
+    others = ["/nodes", "/shards", "/queues", "/stats", "/stats/history", "/top/publishers", "/health", f"/clients/{name}0"]
+    with Cluster(3, binary=BEFORE) as cluster:
+        first, second, _ = cluster.nodes
+        first.stop()
+        upgrade(first)
+        cluster.settled(timeout=STEP_S)
+        with (
+            first.client(f"{name}0", props=FOREVER) as one,
+            second.client(f"{name}1") as other,
+            second.client(f"{name}away", props=FOREVER) as away,
+        ):
+            away.subscribe(f"{name}/#", qos=1)
+            away.disconnect()
+            for client in one, other:
+                client.subscribe(f"$share/{name}/{name}/+", qos=1)
+                client.subscribe(f"{name}/+", qos=1)
+            for number in range(3):
+                one.published(f"{name}/{number}", b"payload", qos=1, retain=True)
+
+            def is_led() -> bool:
+                return all(not ask(node, f"/api/v1/clients?prefix={name}")[1]["partial"] for node in cluster.nodes)
+
+            # Leaders move once the node is there again.
+            until(is_led, what="leaders of all shards that all nodes know")
+            for path in lists:
+                pages = [ask(node, f"/api/v1{path}") for node in cluster.nodes]
+                for status, page in pages:
+                    assert status == 200 and page["partial"] == [], (path, page)
+                said = [[{**row, "since": None} for row in page["items"]] for _, page in pages]
+                # Of what is counted meanwhile only how many rows there are.
+                assert all(len(rows) == len(said[0]) for rows in said), (path, said)
+                if path not in ("/listeners", "/drops"):
+                    assert all(rows == said[0] for rows in said), (path, said)
+                assert said[0] or path == "/drops", path
+            for path in others:
+                for node in cluster.nodes:
+                    status, said = ask(node, f"/api/v1{path}")
+                    assert status == 200 and said["partial"] == [], (path, said)
+            matching = {"topic": f"{name}/1", "qos": 1, "publisher": f"{name}0"}
+            matches = [ask(node, "/api/v1/match", "POST", matching) for node in cluster.nodes]
+            assert all(match == matches[0] for match in matches) and matches[0][1]["partial"] == [], matches
+            rights = {"client_id": f"{name}1", "action": "publish", "topic": f"{name}/1"}
+            verdicts = [ask(node, "/api/v1/acl/test", "POST", rights) for node in cluster.nodes]
+            assert all(verdict == verdicts[0] for verdict in verdicts) and verdicts[0][1]["connected"], verdicts
+            # Each changes a client of the other.
+            for asked, client_id in (second, f"{name}0"), (first, f"{name}1"):
+                status, made = ask(asked, f"/api/v1/clients/{client_id}/subscriptions", "POST", {"filter": name, "qos": 1})
+                assert status == 200 and made["state"] == "connected", made
+                status, gone = ask(asked, f"/api/v1/sessions/{client_id}", "DELETE")
+                assert status == 200 and gone["disconnected"], gone
 
 
 def test_a_queue_is_emptied_when_all_nodes_can_read_that_and_not_before(name):
