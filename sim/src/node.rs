@@ -180,6 +180,7 @@ impl Node {
             splits: PerStore::all(by_itself.options),
             level: Some(level),
             replace_after: Duration::from_secs(8),
+            compare_every: Duration::from_secs(2),
             cluster: Some(Cluster {
                 accepts_folder: None,
                 peers: Arc::new(plug.clone()),

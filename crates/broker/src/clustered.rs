@@ -25,8 +25,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use peer_protocol::{
-    Encode, Kind, LOADS_SINCE, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE, SPLITS_SINCE,
-    VERSIONS, Welcome,
+    Encode, Kind, LEVELS_SINCE, LOADS_SINCE, PeerRequest, ReplicaRequest, SESSION_NAMES_SINCE,
+    SPLITS_SINCE, VERSIONS, Welcome,
 };
 use store::{Folder, Role};
 use store_state::Level;
@@ -609,6 +609,10 @@ impl store::Peers for StorePeers {
 
     fn knows_splits(&self, node: u64) -> bool {
         self.0.speaks(node, SPLITS_SINCE)
+    }
+
+    fn knows_digests(&self, node: u64) -> bool {
+        self.0.speaks(node, LEVELS_SINCE)
     }
 
     fn admitted(&self) -> watch::Receiver<bool> {

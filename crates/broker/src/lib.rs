@@ -577,6 +577,10 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
         open_files: store::Options::default().open_files,
         level: clustered.and_then(|clustered| clustered.level_told()),
         replace_after: config.cluster_config.replace_after.unwrap_or(Duration::MAX),
+        compare_every: config
+            .cluster_config
+            .compare_replicas
+            .unwrap_or(Duration::ZERO),
         cluster: clustered.map(|clustered| store::Cluster {
             founds: clustered.founds(),
             accepts_folder: clustered.accepts_folder(),

@@ -1052,7 +1052,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             .encode(family.encode_family(&labels)?)?;
     }
     type Pick = fn(&ShardStats) -> u64;
-    let counters: [(&str, &str, Option<&Unit>, Pick); 6] = [
+    let counters: [(&str, &str, Option<&Unit>, Pick); 9] = [
         (
             "store_forwarded",
             "Requests sent to the nodes that lead their shards, also again",
@@ -1065,6 +1065,24 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         ("store_checkpoints", "Checkpoints written", None, |s| {
             s.checkpoints
         }),
+        (
+            "store_replicas_compared",
+            "How often replicas of this node were compared with the others",
+            None,
+            |s| s.compared.0,
+        ),
+        (
+            "store_replicas_differed",
+            "Replicas of this node that were found to hold something else than the others",
+            None,
+            |s| s.differed.0,
+        ),
+        (
+            "store_replicas_made_anew",
+            "Of these, those that have taken all anew from their leaders",
+            None,
+            |s| s.made_anew.0,
+        ),
         (
             "store_checkpoint_written",
             "Bytes of changes that checkpoints wrote",

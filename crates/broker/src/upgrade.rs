@@ -33,6 +33,9 @@ pub(crate) const WANTED: &str = "raise";
 /// What a member tells of its replicas that cannot be used: how many there are.
 pub(crate) const FAULTS: &str = "faults";
 
+/// Under this name a member says how many of its replicas were found to hold something else than the others.
+pub(crate) const DIFFERENCES: &str = "differences";
+
 /// After this time in which each member has known a higher level, people are told.
 const MIXED: Duration = Duration::from_secs(7 * 24 * 3_600);
 
@@ -96,8 +99,8 @@ struct State {
     since: Option<(Level, Instant)>,
     /// Since when shards have been below the highest level that a node of the cluster knows.
     mixed_since: Option<Instant>,
-    /// What the others were told last: levels, and how many replicas cannot be used.
-    told: Option<(String, usize)>,
+    /// What the others were told last: levels, how many replicas cannot be used, and how many differ.
+    told: Option<(String, usize, usize)>,
 }
 
 impl fmt::Debug for Upgrade {
@@ -250,7 +253,7 @@ impl Upgrade {
     pub(crate) async fn round(&self) {
         let standing = self.standing();
         let own = self.store.levels().here();
-        self.tell(own, self.store.levels().faults().len());
+        self.tell(own);
         if own.highest.is_said()
             && let Some(cluster) = &self.cluster
             && let Some(facts) = own.highest.facts()
@@ -311,12 +314,17 @@ impl Upgrade {
         }
     }
 
-    fn tell(&self, own: NodeLevels, faults: usize) {
-        let told = (to_tell(own), faults);
+    fn tell(&self, own: NodeLevels) {
+        let (faults, differences) = {
+            let levels = self.store.levels();
+            (levels.faults().len(), levels.differences().len())
+        };
+        let told = (to_tell(own), faults, differences);
         let mut state = self.state.lock();
         if state.told.as_ref() != Some(&told) {
             self.tell_others(LEVELS_HERE, &told.0);
             self.tell_others(FAULTS, &faults.to_string());
+            self.tell_others(DIFFERENCES, &differences.to_string());
             state.told = Some(told);
         }
     }
@@ -327,21 +335,39 @@ impl Upgrade {
             let ReplicaFault { store, shard, why } = fault;
             format!("the replica of shard {shard} of the {store} store on this node cannot be used: {why}")
         });
-        let mut faults: Vec<String> = own.collect();
-        let Some(cluster) = &self.cluster else {
-            return faults;
-        };
-        for member in cluster.members().nodes.values() {
-            let told = member.info.get(FAULTS).and_then(|text| text.parse().ok());
-            if let Some(count @ 1_u32..) = told.filter(|_| member.node != cluster.node()) {
-                faults.push(format!(
-                    "node {:016x} ({}) has {count} replicas that cannot be used: its log and its /readyz say why",
-                    member.node,
-                    (self.name_of)(member)
-                ));
+        let elsewhere =
+            self.told_elsewhere(FAULTS, "cannot be used: its log and its /readyz say why");
+        own.chain(elsewhere).collect()
+    }
+
+    /// What a person should know of: replicas that held something else than the others, here and at other members.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        let own = self.store.levels().differences().into_iter().map(|fault| {
+            let ReplicaFault { store, shard, why } = fault;
+            format!("shard {shard} of the {store} store: {why}")
+        });
+        let elsewhere = self.told_elsewhere(
+            DIFFERENCES,
+            "held something else than the others in the last hour: its log says what became of them",
+        );
+        own.chain(elsewhere).collect()
+    }
+
+    /// What other members say of replicas of theirs by a number under this name.
+    fn told_elsewhere(&self, name: &str, what: &str) -> Vec<String> {
+        let mut told = Vec::new();
+        if let Some(cluster) = &self.cluster {
+            for member in cluster.members().nodes.values() {
+                let count = member.info.get(name).and_then(|text| text.parse().ok());
+                if let Some(count @ 1_u32..) = count.filter(|_| member.node != cluster.node()) {
+                    let (node, called) = (member.node, (self.name_of)(member));
+                    told.push(format!(
+                        "node {node:016x} ({called}) has {count} replicas that {what}"
+                    ));
+                }
             }
         }
-        faults
+        told
     }
 
     /// What a person should see to: the cluster has been between two levels for a week.

@@ -178,6 +178,9 @@ options! {
         /// finishes the upgrade: then no node goes back to the version before. 0: only `heraldmq cluster upgrade finish` raises
         /// it.
         fixed "raiseLevelAfterSeconds" => raise_level_after: Option<Duration> = Some(Duration::from_secs(24 * 3_600)), unit Seconds;
+        /// How often the three or more replicas of a shard that has changed compare what they hold. One that differs from the majority
+        /// takes all anew from its leader, and the alarm `replica_differs` tells. 0: never.
+        fixed "compareReplicasSeconds" => compare_replicas: Option<Duration> = Some(Duration::from_secs(30)), unit Seconds;
         /// Clients that a node that is drained disconnects per second.
         fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
         group "sslConfig" => ssl: ClusterSslConfig;

@@ -129,6 +129,11 @@ impl Log {
         self.wal.span(group).is_some() || self.wal.get(group, key::PURGED).is_some()
     }
 
+    /// Whether the replica of a group was deleted here ([`Log::delete_group`]), and none has begun since.
+    pub fn has_deleted(&self, group: u64) -> bool {
+        !self.has_replica(group) && self.wal.get(group, key::DELETED).is_some()
+    }
+
     /// The entry of another group that a seeded group's first state comes from; `None`: the group was not seeded here,
     /// or has been deleted since.
     ///

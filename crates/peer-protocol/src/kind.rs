@@ -26,7 +26,8 @@ pub const INSPECTION_SINCE: u16 = 6;
 /// The version since which nodes read operations of the log that empty a queue.
 pub const PURGES_SINCE: u16 = 7;
 
-/// The version since which nodes know levels (`store_state::LEVELS`): it has no other bytes, but for a note in admissions.
+/// The version since which nodes know levels (`store_state::LEVELS`): admissions have a note, and stores tell each other what replicas
+/// hold.
 pub const LEVELS_SINCE: u16 = 8;
 
 const KIB: usize = 1024;

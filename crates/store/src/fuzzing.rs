@@ -56,7 +56,7 @@ pub fn log(bytes: &[u8]) {
         Command::Inbox(batch) => on_empty::<InboxMachine>(&batch),
         Command::Retain(batch) => on_empty::<RetainMachine>(&batch),
         // Its slot, or its level, is checked against the shard's.
-        Command::Split(..) | Command::Raise(..) => {}
+        Command::Split(..) | Command::Raise(..) | Command::Compare(_) => {}
     }
 }
 
@@ -95,7 +95,7 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     let write = |number: u8, command: &Command| {
         let mut rows = Rows::default();
         let batch = match command {
-            Command::Split(..) | Command::Raise(..) => Ok(Vec::new()),
+            Command::Split(..) | Command::Raise(..) | Command::Compare(_) => Ok(Vec::new()),
             Command::Session(batch) => {
                 fill::<SessionMachine>(&mut rows, batch);
                 postcard::to_stdvec(&**batch)
@@ -254,6 +254,7 @@ fn commands() -> Vec<Command> {
         Command::Inbox(Arc::new(batch(inbox))),
         Command::Retain(Arc::new(batch(retain))),
         Command::Raise(store_state::api::StoreId::Inbox, store_state::Level::RAISED),
+        Command::Compare(store_state::api::StoreId::Retain),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Replicas of a shard that have applied as much hold the same.
+//! Replicas of a shard that have applied as much hold the same, and have the same rows in their tables.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,9 @@ pub(super) fn check(world: &World) -> Result<(), String> {
         let Some(life) = &node.life else {
             continue;
         };
+        if let Some(differs) = life.store().levels.differences().first() {
+            return Err(format!("node {}: {differs:?}", node.id));
+        }
         for replica in life.store().replicas() {
             let place = (replica.store, replica.shard, replica.applied);
             let other = seen

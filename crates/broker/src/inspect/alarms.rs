@@ -88,6 +88,9 @@ impl Inspect {
         for detail in self.upgrade.faults() {
             alarms.push(alarm("replica_unusable", detail));
         }
+        for detail in self.upgrade.differences() {
+            alarms.push(alarm("replica_differs", detail));
+        }
         if let Some(detail) = self.upgrade.mixed() {
             alarms.push(alarm("level_mixed", detail));
         }

@@ -60,7 +60,7 @@ pub use op::{
     Progress, Queued, RetentionLimit, StoredSubscription,
 };
 pub use retention::{QueuePass, QueueView, leave_alone};
-pub use tables::{each_stored, level_shown};
+pub use tables::{agreed, each_stored, level_shown};
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.
 #[must_use]

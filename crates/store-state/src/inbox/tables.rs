@@ -23,6 +23,7 @@
 //!
 //! Deliberately absent: when a row is written.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -211,6 +212,26 @@ pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     /// Rows of earlier versions end before this.
     #[serde(with = "rest")]
     pub(super) rest: Rest,
+}
+
+/// What replicas have alike in the value of a row. Not alike are, of an inbox, when its messages came ([`Mark`]), and where it is
+/// attached: a row that says a process that has ended counts as one that says none. Of the machine, how far a split is rebuilt.
+#[must_use]
+pub fn agreed<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
+    let agreed = match key {
+        [INBOX | LEGACY, ..] => row::decode::<InboxRow>(key, value).ok().map(|mut row| {
+            row.attached = None;
+            row.rest.lingers = false;
+            row.rest.marks.clear();
+            row::encode(&row)
+        }),
+        MACHINE => row::decode_first::<MachineRow>(key, value)
+            .ok()
+            .map(|(row, _)| row::encode(&row)),
+        _ => None,
+    };
+    // What cannot be read is compared as it is.
+    agreed.map_or(Cow::Borrowed(value), Cow::Owned)
 }
 
 /// No queue is so long that sequences reach this: so what is added to one is a number, too.

@@ -87,6 +87,11 @@ impl Store {
             }
             Message::Health(health) => self.known_peers.heard_health(from, health),
             Message::Loads(loads) => self.known_peers.heard_loads(from, loads),
+            Message::Holds(store, shard, holds) => match store {
+                StoreId::Session => self.session.holds(from, shard, holds),
+                StoreId::Inbox => self.inbox.holds(from, shard, holds),
+                StoreId::Retain => self.retain.holds(from, shard, holds),
+            },
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct ReplicaFault {
     pub store: StoreId,
     /// The shard.
     pub shard: ShardNumber,
-    /// What is wrong, in 160 characters at most.
+    /// What is wrong, in 400 characters at most.
     pub why: String,
 }
 
@@ -39,6 +39,9 @@ pub(super) trait LeveledShards: Send + Sync {
 
     /// The replicas here that do not serve or do not follow.
     fn faults(&self) -> Vec<ReplicaFault>;
+
+    /// What comparisons have found of the replicas here in the last hour.
+    fn differences(&self) -> Vec<ReplicaFault>;
 
     /// Proposes that the shards led here are raised that are below. Returns for how many it was proposed.
     fn raise(&self, level: Level) -> Pin<Box<dyn Future<Output = usize> + Send + '_>>;
@@ -75,6 +78,15 @@ impl Levels {
     pub fn faults(&self) -> Vec<ReplicaFault> {
         let shards = self.shards.iter();
         shards.flat_map(|(_, shards)| shards.faults()).collect()
+    }
+
+    /// The replicas here that were found in the last hour to hold something else than the others, and what became of them.
+    #[must_use]
+    pub fn differences(&self) -> Vec<ReplicaFault> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|(_, shards)| shards.differences())
+            .collect()
     }
 
     /// Whether requests may name sessions by numbers and long identifiers by hashes. Cheap.

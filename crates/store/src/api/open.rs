@@ -14,7 +14,7 @@ use store_state::api::{PerStore, StoreId};
 use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::api::error::{OpenError, because};
 use crate::api::levels::{LeveledShards, Levels};
@@ -136,6 +136,8 @@ impl Store {
             accepts_folder: options.cluster.as_ref().and_then(|c| c.accepts_folder),
             voters: options.voters,
             replace_after: options.replace_after,
+            compare_every: options.compare_every,
+            comparing: Arc::new(Semaphore::new(1)),
         });
         let over_limit = Arc::default();
         let session = open_shards::<SessionMachine>(&services, &places.session, &over_limit)?;

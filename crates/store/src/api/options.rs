@@ -29,6 +29,8 @@ pub struct Options {
     pub voters: PerStore<Option<NonZeroU8>>,
     /// The time after which a node that is down is replaced as a voter.
     pub replace_after: Duration,
+    /// How often the replicas of a shard are compared that has changed; zero: never.
+    pub compare_every: Duration,
     /// Files of the tables of each store that are kept open.
     pub open_files: usize,
     /// The level of shards that say none, for a data folder of which it is not known yet: as the members of the cluster say. `None`:
@@ -48,6 +50,7 @@ impl Default for Options {
             splits: PerStore::all(SplitOptions::default()),
             voters: PerStore::default(),
             replace_after: Duration::from_secs(600),
+            compare_every: Duration::from_secs(30),
             open_files: OPEN_FILES,
             level: None,
             cluster: None,

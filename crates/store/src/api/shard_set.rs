@@ -25,6 +25,7 @@ use crate::shard::handle::Shard;
 use crate::shard::request::{weigh, work};
 use crate::shard::shards::{Ask, Given, Shards};
 use crate::shard::work::Work;
+use crate::storage::digest::Holds;
 
 /// The shards of one store.
 pub(super) struct ShardSet<M: Kind> {
@@ -160,6 +161,9 @@ impl<M: Kind> ShardSet<M> {
             if let Some((_, held_back)) = shard.standing() {
                 sum.held_back.add(held_back);
             }
+            sum.compared.0 += stats.compared.load(Ordering::Relaxed);
+            sum.differed.0 += stats.differed.load(Ordering::Relaxed);
+            sum.made_anew.0 += stats.healed.load(Ordering::Relaxed);
             sum.checkpoint_bytes += stats.checkpoint_bytes.load(Ordering::Relaxed);
         }
         sum
@@ -204,6 +208,26 @@ impl<M: Kind> ShardSet<M> {
     pub(super) fn delivered(&self, listener: &dyn Listener, mail: Mail) {
         if let Some(shard) = self.get(mail.shard) {
             shard.delivered(listener, mail);
+        }
+    }
+
+    /// The shards of whose replicas here there is something to be said.
+    fn faulty(&self, why: impl Fn(&Shard<M>) -> Option<String>) -> Vec<ReplicaFault> {
+        let known = self.shards.load();
+        let faulty = known.iter().filter_map(|shard| {
+            Some(ReplicaFault {
+                store: M::STORE,
+                shard: shard.number,
+                why: why(shard)?,
+            })
+        });
+        faulty.collect()
+    }
+
+    /// What another node's replica of a shard holds.
+    pub(super) fn holds(&self, from: u64, number: ShardNumber, holds: Holds) {
+        if let Some(shard) = self.get(number) {
+            shard.comparison.handle_other(from, holds);
         }
     }
 
@@ -359,15 +383,11 @@ impl<M: Kind> LeveledShards for ShardSet<M> {
     }
 
     fn faults(&self) -> Vec<ReplicaFault> {
-        let known = self.shards.load();
-        let faulty = known.iter().filter_map(|shard| {
-            Some(ReplicaFault {
-                store: M::STORE,
-                shard: shard.number,
-                why: shard.fault.get()?,
-            })
-        });
-        faulty.collect()
+        self.faulty(|shard| shard.fault.get())
+    }
+
+    fn differences(&self) -> Vec<ReplicaFault> {
+        self.faulty(|shard| shard.comparison.noted())
     }
 
     fn raise(&self, level: Level) -> Pin<Box<dyn Future<Output = usize> + Send + '_>> {

@@ -96,6 +96,12 @@ pub struct ShardStats {
     pub joined: usize,
     /// What leaders hold back for a while.
     pub held_back: HeldBack,
+    /// How often a replica of this node was compared with the others.
+    pub compared: Total,
+    /// Replicas that were found to hold something else than the others.
+    pub differed: Total,
+    /// Of these, those that were made anew.
+    pub made_anew: Total,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of these.

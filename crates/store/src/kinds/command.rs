@@ -26,6 +26,9 @@ const WITH_CLASSES: u8 = 3;
 /// when no member of the cluster is one.
 const RAISE: u8 = 4;
 
+/// The format of entries at which replicas are compared. As those that raise, they are read by programs that know of levels.
+const COMPARE: u8 = 6;
+
 /// The format of batches at the level of builds for tests: that of a batch, and a byte behind it.
 const TRIAL: u8 = 5;
 
@@ -42,6 +45,8 @@ pub(crate) enum Command {
     Split(StoreId, Split),
     /// A shard of this store is at this level from here on.
     Raise(StoreId, Level),
+    /// The replicas of a shard of this store compare what they hold as of the entry before.
+    Compare(StoreId),
 }
 
 /// What an entry says that splits its shard.
@@ -68,6 +73,9 @@ impl fmt::Display for Command {
                     f,
                     "the raise of a shard of the {store} store to level {level}"
                 );
+            }
+            Self::Compare(store) => {
+                return write!(f, "a comparison of a shard of the {store} store");
             }
             Self::Session(batch) => (StoreId::Session, batch.requests.len()),
             Self::Inbox(batch) => (StoreId::Inbox, batch.requests.len()),
@@ -101,6 +109,7 @@ impl Agreed for Command {
                 let written = postcard::serialize_with_flavor(level, Append(out));
                 debug_assert_eq!(written, Ok(()));
             }
+            Self::Compare(store) => out.extend_from_slice(&[COMPARE, store.number()]),
             Self::Split(store, split) => {
                 out.extend_from_slice(&[SPLIT, store.number()]);
                 // Postcard refuses only what does not know its length.
@@ -115,7 +124,7 @@ impl Agreed for Command {
             Self::Session(batch) => batch.bytes,
             Self::Inbox(batch) => batch.bytes,
             Self::Retain(batch) => batch.bytes,
-            Self::Split(..) | Self::Raise(..) => 16,
+            Self::Split(..) | Self::Raise(..) | Self::Compare(_) => 16,
         }
     }
 
@@ -152,6 +161,12 @@ impl Agreed for Command {
                     _ => Err(CorruptCommand("an entry is no raise".to_owned())),
                 }
             }
+            [COMPARE, store] => {
+                let store = StoreId::try_from(*store);
+                let store = store.map_err(|unknown| CorruptCommand(unknown.to_string()))?;
+                Ok(Self::Compare(store))
+            }
+            [COMPARE, ..] => Err(CorruptCommand("an entry is no comparison".to_owned())),
             [TRIAL, store, rest @ .., TRIAL] if Level::NEWEST >= Level::TRIAL => {
                 match StoreId::try_from(*store) {
                     Ok(StoreId::Session) => read(rest).map(Self::Session),
@@ -316,6 +331,14 @@ mod tests {
         ));
         let later = Level::NEWEST.0 as u8 + 1;
         for wrong in [&[4, 2][..], &[4, 3, 4], &[4, 2, 4, 0], &[4, 2, later]] {
+            Command::decode(wrong).unwrap_err();
+        }
+        let mut bytes = Vec::new();
+        Command::Compare(StoreId::Inbox).encode(&mut bytes);
+        assert_eq!(bytes, [6, 1]);
+        let decoded = Command::decode(&bytes).unwrap();
+        assert!(matches!(decoded, Command::Compare(StoreId::Inbox)));
+        for wrong in [&[6][..], &[6, 3], &[6, 1, 0]] {
             Command::decode(wrong).unwrap_err();
         }
         let unknown = Command::decode(&[1, 3, 0]).unwrap_err();

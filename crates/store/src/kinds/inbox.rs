@@ -1,5 +1,6 @@
 //! The inbox store, as far as its shards differ.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,6 +106,10 @@ impl Kind for InboxMachine {
             InboxOp::PublishFenced { .. } | InboxOp::DeliverFenced { .. } => true,
             _ => false,
         }
+    }
+
+    fn agreed<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
+        store_state::inbox::agreed(key, value)
     }
 
     fn must_wait(op: &InboxOp, correlation_id: CorrelationId) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: shards are generic over the store; no code outside of `kinds/` and `api/` distinguishes the three.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -102,6 +103,11 @@ pub(crate) trait Kind: Split + Sync {
 
     /// An operation that nobody waits for was refused: tells of messages that are lost by that.
     fn lost(_op: &Self::Op, _listener: &dyn Listener) {}
+
+    /// What replicas have alike in the value of a row of the tables.
+    fn agreed<'a>(_key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
+        Cow::Borrowed(value)
+    }
 
     /// Whether an operation records what has happened already and nobody would retry it: on a full disk it is deferred, not
     /// refused. `correlation_id`: of the request.

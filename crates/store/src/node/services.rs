@@ -7,7 +7,7 @@ use std::time::Duration;
 use consensus::{Log, Network, Nobody};
 use histogram::Histogram;
 use store_state::api::PerStore;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
@@ -43,6 +43,10 @@ pub(crate) struct NodeServices {
     pub(crate) accepts_folder: Option<u64>,
     pub(crate) voters: PerStore<Option<NonZeroU8>>,
     pub(crate) replace_after: Duration,
+    /// As of [`Options::compare_every`](crate::Options::compare_every).
+    pub(crate) compare_every: Duration,
+    /// One replica of the node reads its tables at a time, to compare them with those of others.
+    pub(crate) comparing: Arc<Semaphore>,
 }
 
 impl NodeServices {

@@ -22,6 +22,7 @@ use crate::leadership::state::LeadershipEpoch;
 use crate::peers::wire_size::{MESSAGE_BYTES, PART_LIMIT, parts, written_len};
 use crate::shard::load::ShardLoad;
 use crate::shard::retained::Wanted;
+use crate::storage::digest::Holds;
 
 /// The first byte of each message, so that one connection can carry other messages as well. What stands behind it is of
 /// the version of the link (docs/decisions/0016-peer-protocol.md).
@@ -44,6 +45,8 @@ pub(crate) enum Message {
     Health(Health),
     /// The loads of the shards that the sender leads. Those without any are left out.
     Loads(Vec<(StoreId, ShardNumber, ShardLoad)>),
+    /// What the sender's replica of a shard holds.
+    Holds(StoreId, ShardNumber, Holds),
 }
 
 /// Work for one shard, in order.
@@ -169,6 +172,7 @@ impl Message {
 mod tests {
     use super::*;
     use crate::shard::load::{HalfLoad, HalfSlot, Percent};
+    use crate::storage::digest::Digest;
 
     /// Nodes of other versions send these bytes.
     #[test]
@@ -212,6 +216,19 @@ mod tests {
             *bytes,
             [FORMAT, 6, 1, 1, 2, 0, 0, 1, 5, 0, 0, 0, 0, 0, 0, 1, 9, 50]
         );
+    }
+
+    /// Nodes of other versions send these bytes.
+    #[test]
+    fn what_a_replica_holds_is_said_as_it_has_always_been() {
+        let holds = |digest| Message::Holds(StoreId::Inbox, 2, Holds::at(301, digest)).encode();
+        // Entry; the last one applied, rows, digest.
+        let digest = Digest::of(300, 5);
+        assert_eq!(
+            *holds(Some(digest)),
+            [FORMAT, 7, 1, 2, 0xad, 2, 1, 0xac, 2, 1, 5]
+        );
+        assert_eq!(*holds(None), [FORMAT, 7, 1, 2, 0xad, 2, 0]);
     }
 
     #[test]

@@ -22,6 +22,11 @@ pub trait Peers: Network {
         true
     }
 
+    /// Whether another node understands what is said of what replicas hold.
+    fn knows_digests(&self, _node: u64) -> bool {
+        true
+    }
+
     /// Whether all other nodes are known to understand [`SessionName::Inbox`] and what [`ClientName::of`] makes of long
     /// identifiers. What a node cannot read it does not take into its log, so a node that has not been heard yet counts
     /// as one that does not. Asked when a connection has come up, and when the members are others.

@@ -25,6 +25,7 @@ use crate::leadership::watch::watch_leadership;
 use crate::node::services::NodeServices;
 use crate::node::shutdown::stops;
 use crate::peers::member::Member;
+use crate::placement::healing::Comparisons;
 use crate::shard::apply::Replica;
 use crate::shard::checkpoint::{Written, checkpoint, write_checkpoint};
 use crate::shard::handle::Shard;
@@ -66,6 +67,7 @@ pub(crate) struct ReplicaController<M: Kind> {
     pub(super) led_since: Option<Instant>,
     /// Since when the leader has not had the replica as a member, and how often one had sent it something.
     pub(super) left_out: Option<(Instant, u64)>,
+    pub(super) comparisons: Comparisons,
 }
 
 /// Returns when the replicas of this node may begin.
@@ -94,6 +96,7 @@ impl<M: Kind> ReplicaController<M> {
             waits: false,
             led_since: None,
             left_out: None,
+            comparisons: Comparisons::default(),
         }
     }
 
@@ -211,7 +214,7 @@ impl<M: Kind> ReplicaController<M> {
         left.map_err(|error| error.to_string())
     }
 
-    async fn open(&self, birth: Birth) -> Result<Group<Command>, String> {
+    pub(super) async fn open(&self, birth: Birth) -> Result<Group<Command>, String> {
         let number = u64::from(self.shard.number);
         let tables = self.services.tables_of::<M>();
         let table = tables.shard(number).map_err(|error| error.to_string())?;
@@ -281,7 +284,7 @@ impl<M: Kind> ReplicaController<M> {
         applied.map(drop).map_err(|error| error.to_string())
     }
 
-    fn serve(&mut self, group: Group<Command>) {
+    pub(super) fn serve(&mut self, group: Group<Command>) {
         let group = Arc::new(group);
         let checkpoints = checkpoint(
             Arc::clone(&self.shard),
@@ -352,7 +355,7 @@ impl<M: Kind> ReplicaController<M> {
         self.forget_orphan().await;
         let opened = match self.comes_from_parent() {
             Ok(true) => return,
-            Ok(false) => self.open(Birth::Invited).await,
+            Ok(false) => self.open_invited().await,
             Err(error) => Err(error),
         };
         match opened {
@@ -397,6 +400,9 @@ impl<M: Kind> ReplicaController<M> {
                 self.declare_gone();
             }
             self.place(&group, &standing).await;
+            self.compare(group, &standing).await;
+        } else {
+            self.compare(group, &standing).await;
         }
     }
 
@@ -487,7 +493,7 @@ impl<M: Kind> ReplicaController<M> {
     }
 
     /// Ends the replica.
-    async fn close(&mut self) {
+    pub(super) async fn close(&mut self) {
         self.end_leadership().await;
         let group = self.shard.routing.group.send_replace(None);
         if let Some(checkpoints) = self.checkpoints.take() {

@@ -19,6 +19,7 @@ use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::Effort;
+use crate::storage::digest::LogIndex;
 use crate::storage::snapshot::ShardTables;
 
 /// How long a batch is applied before others of the thread have their turn: heartbeats, other shards.
@@ -113,6 +114,28 @@ pub(crate) struct Replica<M: Kind> {
     pub(crate) durable: Option<Mark>,
 }
 
+impl<M: Kind> Replica<M> {
+    /// An entry that compares replicas is applied: begins a checkpoint of what was applied `before`, unless that has to wait.
+    fn compare(&self, entry: LogIndex, before: &Mark) {
+        let shard = &self.shard;
+        // Nobody writes checkpoints while a start applies what is in the log, and a split in it would wait for this one.
+        let is_served = shard.routing.group.borrow().is_some();
+        let is_free = is_served && shard.seeding.is_over() && !*shard.in_checkpoint.borrow();
+        let mut state = shard.state.write();
+        let state = state.as_mut().filter(|state| {
+            // What a split has left to be made anew, some replicas have done, and others not.
+            let is_whole = shard.rebuild.is_done() && !state.machine.has_to_rebuild();
+            is_free && is_whole && state.parent.is_none() && before.index().is_some()
+        });
+        let checkpoint = state.map(|state| state.begin_checkpoint(before.clone()));
+        if checkpoint.is_some() {
+            shard.in_checkpoint.send_replace(true);
+        }
+        shard.comparison.handle_entry(entry, checkpoint);
+        shard.is_unsaved.notify_one();
+    }
+}
+
 impl<M: Kind> StateMachine<Command> for Replica<M> {
     fn durable(&self) -> Option<Mark> {
         self.durable.clone()
@@ -135,6 +158,12 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
             && *store == M::STORE
         {
             return self.raise(*level);
+        }
+        if let Command::Compare(store) = command
+            && *store == M::STORE
+        {
+            self.compare(LogIndex(index), before);
+            return Applied::Done;
         }
         let Some(batch) = M::batch(command) else {
             self.listener.failed(&format!(

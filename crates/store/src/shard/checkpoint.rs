@@ -16,7 +16,9 @@ use tokio::task::JoinHandle;
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
 use crate::node::shutdown::Stop;
-use crate::shard::handle::{Shard, UNSAVED_BYTES};
+use crate::shard::collected::Checkpoint;
+use crate::shard::handle::{Shard, State, UNSAVED_BYTES};
+use crate::storage::digest::LogIndex;
 use crate::storage::snapshot::TableOwner;
 use crate::storage::tables::{ShardTable, Tables};
 
@@ -33,6 +35,29 @@ const CHECKPOINT_LOOK: Duration = Duration::from_secs(1);
 /// Time until a checkpoint that could not be written is retried.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 
+impl<M: Kind> State<M> {
+    /// Begins to collect the net changes since the last checkpoint. None is under way.
+    pub(super) fn begin_checkpoint(&mut self, mark: Mark) -> Checkpoint {
+        let mut changes = Changes::default();
+        let is_all = self.machine.collect_part(ROWS_AT_ONCE, &mut changes);
+        if std::mem::take(&mut self.is_descriptor_unsaved) {
+            changes.put(DESCRIPTOR_KEY.to_vec(), self.descriptor.to_row());
+        }
+        if std::mem::take(&mut self.is_level_unsaved) {
+            changes.put(LEVEL_KEY.to_vec(), self.level.to_row());
+        }
+        self.dirty_since = None;
+        Checkpoint {
+            is_first: self.parent.is_some(),
+            changes,
+            is_all,
+            mark,
+            table: Arc::clone(&self.table),
+            generation: self.generation,
+        }
+    }
+}
+
 impl<M: Kind> Shard<M> {
     /// Begins to collect the net changes since the last checkpoint, if it is time for one.
     fn begin_checkpoint(&self, now: bool) -> Option<Checkpoint> {
@@ -43,28 +68,9 @@ impl<M: Kind> Shard<M> {
             || state.parent.is_some()
             || since.elapsed() >= UNSAVED_TIME
             || state.machine.unsaved_bytes() >= UNSAVED_BYTES;
-        if !due {
-            return None;
-        }
-        let mark = state.mark.clone()?;
-        let mut changes = Changes::default();
-        let is_all = state.machine.collect_part(ROWS_AT_ONCE, &mut changes);
-        if std::mem::take(&mut state.is_descriptor_unsaved) {
-            changes.put(DESCRIPTOR_KEY.to_vec(), state.descriptor.to_row());
-        }
-        if std::mem::take(&mut state.is_level_unsaved) {
-            changes.put(LEVEL_KEY.to_vec(), state.level.to_row());
-        }
-        state.dirty_since = None;
+        let mark = state.mark.clone().filter(|_| due)?;
         self.in_checkpoint.send_replace(true);
-        Some(Checkpoint {
-            is_first: state.parent.is_some(),
-            changes,
-            is_all,
-            mark,
-            table: Arc::clone(&state.table),
-            generation: state.generation,
-        })
+        Some(state.begin_checkpoint(mark))
     }
 
     /// Collects more of them: as they were when the checkpoint began.
@@ -117,21 +123,6 @@ impl<M: Kind> Shard<M> {
         RwLockWriteGuard::unlock_fair(state);
         is_all
     }
-}
-
-/// The net changes since the last checkpoint, while they are collected and written.
-struct Checkpoint {
-    changes: Changes,
-    /// All are collected.
-    is_all: bool,
-    /// How far they reach.
-    mark: Mark,
-    /// The shard's own; of its first checkpoint, its parent's.
-    table: Arc<ShardTable>,
-    /// It makes the shard's own table.
-    is_first: bool,
-    /// Of the state.
-    generation: u64,
 }
 
 /// What became of a checkpoint.
@@ -201,6 +192,13 @@ pub(crate) async fn write_checkpoint<M: Kind>(
     tables: &Arc<Tables>,
     stopping: &watch::Receiver<Stop>,
 ) -> Written {
+    if let Some(begun) = shard.comparison.take_checkpoint() {
+        let written = write(begun, true, shard, group, tables, stopping).await;
+        if written == Written::Abandoned {
+            return written;
+        }
+        shard.in_checkpoint.send_replace(false);
+    }
     let written = try_checkpoint(shard, group, tables, stopping).await;
     if written != Written::Abandoned {
         shard.in_checkpoint.send_replace(false);
@@ -214,11 +212,28 @@ async fn try_checkpoint<M: Kind>(
     tables: &Arc<Tables>,
     stopping: &watch::Receiver<Stop>,
 ) -> Written {
-    // An error: the store itself is gone.
-    let is_last = || *stopping.borrow() != Stop::No || stopping.has_changed().is_err();
-    let Some(mut checkpoint) = shard.begin_checkpoint(is_last()) else {
+    let Some(checkpoint) = shard.begin_checkpoint(is_last(stopping)) else {
         return Written::Nothing;
     };
+    write(checkpoint, false, shard, group, tables, stopping).await
+}
+
+/// Whether the shard ends.
+fn is_last(stopping: &watch::Receiver<Stop>) -> bool {
+    // An error: the store itself is gone.
+    *stopping.borrow() != Stop::No || stopping.has_changed().is_err()
+}
+
+/// Collects the rest of a checkpoint, and writes it. `compares`: its tables are read then, to be compared with those of other
+/// replicas.
+async fn write<M: Kind>(
+    mut checkpoint: Checkpoint,
+    compares: bool,
+    shard: &Arc<Shard<M>>,
+    group: &Group<Command>,
+    tables: &Arc<Tables>,
+    stopping: &watch::Receiver<Stop>,
+) -> Written {
     while !checkpoint.is_all {
         tokio::task::yield_now().await;
         shard.go_on_with(&mut checkpoint);
@@ -236,6 +251,7 @@ async fn try_checkpoint<M: Kind>(
     let mut is_told = false;
     while let Some(unwritten) = changes.take() {
         let (table, encoded) = (Arc::clone(&table), mark.encode());
+        let applied = mark.index().map(LogIndex);
         let (of, tables) = (Arc::clone(shard), Arc::clone(tables));
         // The disk is written elsewhere, and the memory given back: the shard goes on meanwhile.
         let written = blocking(move || {
@@ -249,6 +265,12 @@ async fn try_checkpoint<M: Kind>(
             } else {
                 table.write(&unwritten, &encoded)
             };
+            if compares {
+                of.comparison.handle_written(match &outcome {
+                    Ok(()) => table.reader().ok().flatten().zip(applied),
+                    Err(_) => None,
+                });
+            }
             outcome.map(|()| true).map_err(|error| (error, unwritten))
         });
         match written.await {
@@ -267,7 +289,7 @@ async fn try_checkpoint<M: Kind>(
             }
             Err(_) => return Written::Abandoned,
         }
-        if is_last() {
+        if is_last(stopping) {
             return Written::Abandoned;
         }
         let mut stopping = stopping.clone();

@@ -19,6 +19,12 @@ pub(crate) struct ShardCounters {
     pub(crate) checkpoint_bytes: AtomicU64,
     /// Bytes that only memory and log hold, about.
     pub(super) unsaved_bytes: AtomicUsize,
+    /// How often it was found out what the replica here holds, to compare it.
+    pub(crate) compared: AtomicU64,
+    /// How often the replica here was found to hold something else than others.
+    pub(crate) differed: AtomicU64,
+    /// How often it was made anew for that.
+    pub(crate) healed: AtomicU64,
     /// Requests refused.
     pub(crate) refused: AtomicU64,
     /// Requests given by event loops.

@@ -24,6 +24,7 @@ use crate::api::stats::HeldBack;
 use crate::kinds::effects::Effects;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
+use crate::shard::comparison::Comparison;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
 use crate::shard::fault::Fault;
@@ -86,6 +87,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(super) birth: Birth<M>,
     /// What splits have left to be made anew.
     pub(super) rebuild: Rebuild,
+    /// Whether the replica here holds what the others hold.
+    pub(crate) comparison: Comparison,
     /// What is wrong with the replica here.
     pub(crate) fault: Fault,
     pub(crate) stats: ShardCounters,
@@ -140,6 +143,7 @@ impl<M: Kind> Shard<M> {
             seeding: Seeding::default(),
             birth: Birth::default(),
             rebuild: Rebuild::default(),
+            comparison: Comparison::default(),
             fault: Fault::default(),
             stats: ShardCounters::default(),
         })
@@ -381,7 +385,10 @@ impl<M: Kind> Shard<M> {
 
     /// Serves no longer.
     pub(crate) fn close(&self) {
+        self.comparison.handle_replaced();
         *self.state.write() = None;
+        // Whoever wrote one has ended, or finds another state.
+        self.in_checkpoint.send_replace(false);
     }
 
     /// Looks at the machine; `None`: the shard does not serve.
@@ -615,6 +622,7 @@ impl<M: Kind> TableOwner for Shard<M> {
         state.mark = Some(mark.clone());
         state.dirty_since = None;
         state.generation += 1;
+        self.comparison.handle_replaced();
         state.effects.cursors.clear();
         if state.machine.has_to_rebuild() {
             self.rebuild.want_more();

@@ -4,7 +4,7 @@
 //! (`proposer.rs`) makes batches of them; if another node leads, the worker sends them there (`forward.rs`, `outstanding.rs`).
 //! Consensus hands committed batches to the replica (`apply.rs`), which applies them and, if it leads, sends replies and pages to
 //! the event loops (`replies.rs`, `cursors.rs`). The *checkpointer* (`checkpoint.rs`) writes net changes to the tables, so that
-//! the log can be purged. All run on one thread.
+//! the log can be purged. Now and then the tables of the replicas are compared (`comparison.rs`). All run on one thread.
 //!
 //! Invariants: a reply leaves only after its batch is committed and synced; pages and replies leave in the order of the batches;
 //! no lock of a shard is held while an event loop is given mail.
@@ -15,6 +15,8 @@
 
 pub(crate) mod apply;
 pub(crate) mod checkpoint;
+mod collected;
+pub(crate) mod comparison;
 pub(crate) mod counters;
 pub(crate) mod cursors;
 pub(crate) mod deferred;

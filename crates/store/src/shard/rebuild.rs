@@ -77,6 +77,11 @@ impl Rebuild {
         });
     }
 
+    /// Whether nothing is left.
+    pub(super) fn is_done(&self) -> bool {
+        *self.progress.borrow() == Progress::Done
+    }
+
     /// Nobody goes by filters that have moved. False: nothing waited for that.
     pub(super) fn release(&self) -> bool {
         self.progress.send_if_modified(|progress| {

@@ -4,6 +4,7 @@
 //!
 //! Read next: `folder.rs`, then `tables.rs`.
 
+pub(crate) mod digest;
 pub(crate) mod folder;
 pub(crate) mod layout;
 pub(crate) mod map;

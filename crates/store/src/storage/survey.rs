@@ -373,7 +373,8 @@ fn read_log<M: Kind>(log: &LogView, group: u64, mark: &Mark) -> Result<ShardLog,
     };
     let mut foreign = None;
     log.commands(group, span, |index, command: &Command| {
-        if let Command::Split(store, _) | Command::Raise(store, _) = command
+        if let Command::Split(store, _) | Command::Raise(store, _) | Command::Compare(store) =
+            command
             && *store == M::STORE
         {
             found.replay_entries += u64::from(covered.is_none_or(|covered| covered < index));

@@ -36,11 +36,15 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(count: usize, shards: u16) -> Self {
+        Self::start_with(count, options(shards))
+    }
+
+    pub(crate) fn start_with(count: usize, options: Options) -> Self {
         let mut cluster = Self {
             hub: Hub::new(),
             folders: Vec::new(),
             nodes: Vec::new(),
-            options: options(shards),
+            options,
         };
         for _ in 0..count {
             cluster.add();

@@ -3,6 +3,7 @@
 mod checkpoints;
 mod cluster;
 mod cluster_splits;
+mod compare;
 mod damage;
 mod folders;
 mod full;

@@ -1,7 +1,8 @@
 //! What reaches the tables, and what does not.
 
 use super::*;
-use crate::{LoadError, SlotRange};
+use crate::inbox::tables::{InboxRow, agreed as agreed_part};
+use crate::{LoadError, SlotRange, row};
 
 #[test]
 fn what_is_acknowledged_soon_never_reaches_the_tables() {
@@ -169,4 +170,36 @@ fn unsaved_bytes_follow_what_happens() {
     assert!(shard.machine.unsaved_bytes() > 10_000);
     shard.machine.saved();
     assert_eq!(shard.machine.unsaved_bytes(), 0);
+}
+
+#[test]
+fn replicas_agree_on_what_is_decided_by() {
+    let mut shard = Shard::new();
+    shard.sleeper("ann", "a");
+    for payload in ["1", "2"] {
+        shard.publish("a", payload, QoS::AtLeastOnce);
+    }
+    let changes = shard.checkpoint();
+    let put = |kind: u8| {
+        let mut of_kind = changes.entries.iter().filter(|(key, _)| key[0] == kind);
+        let (key, value) = of_kind.next().expect("a row");
+        (key.clone(), value.clone().expect("it is put"))
+    };
+    let (key, value) = put(b'I');
+    let mut row: InboxRow = row::decode(&key, &value).unwrap();
+    assert!(!row.rest.marks.is_empty());
+    let agreed = agreed_part(&key, &value);
+    row.attached = Some((1, 1));
+    row.rest.lingers = true;
+    row.rest.marks.clear();
+    assert_eq!(agreed_part(&key, &row::encode(&row)), agreed);
+    row.subscriptions.clear();
+    assert_ne!(agreed_part(&key, &row::encode(&row)), agreed);
+
+    let (machine, value) = put(b'M');
+    let rebuilt = [&value[..], &[7]].concat();
+    assert_eq!(*agreed_part(&machine, &rebuilt), value);
+    for (key, value) in [put(b'Q'), (key, b"not a row".to_vec())] {
+        assert_eq!(*agreed_part(&key, &value), value);
+    }
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::storage::digest::{LogIndex, RowHasher};
 
 pub(super) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -323,4 +324,78 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// A digest is the same however the rows came, and in whatever parts they are read.
+#[test]
+fn tables_with_the_same_rows_have_the_same_digest() {
+    let digest = |writes: &[&[(&str, Option<&str>)]], most: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let table = table_of_digests(folder.path());
+        for (number, write) in writes.iter().enumerate() {
+            let mut changes = Changes::default();
+            for (key, value) in *write {
+                match value {
+                    Some(value) => changes.put(key.as_bytes().to_vec(), value.as_bytes().to_vec()),
+                    None => changes.delete(key.as_bytes().to_vec()),
+                }
+            }
+            table.write(&changes, &[number as u8]).unwrap();
+        }
+        let mut reader = table.reader().unwrap().expect("a mark");
+        let mut hasher = RowHasher::default();
+        while reader
+            .digest_part(&mut hasher, |_, value| value.into(), most)
+            .unwrap()
+        {}
+        hasher.finish(LogIndex(1))
+    };
+    let at_once: &[(&str, Option<&str>)] = &[("a", Some("1")), ("b", Some("2"))];
+    let expected = digest(&[at_once], 1);
+    assert_eq!(digest(&[at_once], usize::MAX), expected);
+    let bit_by_bit: [&[(&str, Option<&str>)]; 3] = [
+        &[("b", Some("x")), ("c", Some("3"))],
+        &[("a", Some("1")), ("c", None)],
+        &[("b", Some("2"))],
+    ];
+    assert_eq!(digest(&bit_by_bit, 1), expected);
+    assert_ne!(digest(&bit_by_bit[..2], 1), expected);
+}
+
+/// What it costs to read a million rows, for decision 33.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stdout, reason = "it says what it has measured")]
+fn a_million_rows_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table_of_digests(folder.path());
+    for part in 0..10_u32 {
+        let mut changes = Changes::default();
+        for row in 0..100_000_u32 {
+            let key = (part * 100_000 + row).wrapping_mul(2_654_435_761);
+            changes.put(key.to_be_bytes().to_vec(), vec![part as u8; 100]);
+        }
+        table.write(&changes, &[0]).unwrap();
+    }
+    let mut reader = table.reader().unwrap().expect("a mark");
+    let mut hasher = RowHasher::default();
+    let (mut longest, begun) = (Duration::ZERO, std::time::Instant::now());
+    loop {
+        let part = std::time::Instant::now();
+        let more = reader.digest_part(&mut hasher, |_, value| value.into(), 64 * 1024);
+        longest = longest.max(part.elapsed());
+        if !more.unwrap() {
+            break;
+        }
+    }
+    println!(
+        "{}: {:?}, the longest part {longest:?}",
+        hasher.finish(LogIndex(1)),
+        begun.elapsed()
+    );
+}
+
+fn table_of_digests(folder: &Path) -> ShardTable {
+    let tables = Tables::open(folder, TablesOptions::default()).unwrap();
+    tables.shard(1).unwrap()
 }

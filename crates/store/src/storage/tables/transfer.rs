@@ -8,11 +8,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lsm_tree::{AbstractTree as _, Guard as _, IterGuardImpl, SeqNo};
+use lsm_tree::{AbstractTree as _, Guard as _, IterGuardImpl, SeqNo, UserKey, UserValue};
 use store_state::{Change, DESCRIPTOR_KEY, LEVEL_KEY, Level};
 
 use super::own_rows::OwnedRange;
 use super::{MARK, REMOVED, RUNS_LIMIT, ShardTable, Tables, TablesError, Tree, names};
+use crate::storage::digest::{Agreed, RowHasher};
 use crate::storage::folder::{make_directory, sync_directory};
 
 /// What the name of a folder begins with while a table is received into it.
@@ -109,12 +110,8 @@ impl TableReader {
     /// The disk cannot be read.
     pub(crate) fn next(&mut self, most: usize) -> io::Result<Option<Vec<u8>>> {
         while self.buffer.len() < most && !self.is_read {
-            match self.records.next() {
-                Some(record) => {
-                    let (key, value) = record.into_inner().map_err(io::Error::other)?;
-                    if self.own.is_foreign(&key) {
-                        continue;
-                    }
+            match self.next_row()? {
+                Some((key, value)) => {
                     let key = key.get(1..).unwrap_or_default();
                     for part in [key, &value] {
                         let length = u32::try_from(part.len()).map_err(io::Error::other)?;
@@ -131,6 +128,42 @@ impl TableReader {
         }
         let rest = self.buffer.split_off(most.min(self.buffer.len()));
         Ok(Some(std::mem::replace(&mut self.buffer, rest)))
+    }
+
+    /// Adds rows to a digest until they have so many bytes together, or one more. False: there are no more. `agreed`: what replicas have
+    /// alike in a value, by key and value.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub(crate) fn digest_part(
+        &mut self,
+        digest: &mut RowHasher,
+        agreed: Agreed,
+        most: usize,
+    ) -> io::Result<bool> {
+        let mut taken = 0;
+        let mut next = self.next_row()?;
+        while let Some((key, value)) = &next {
+            taken += HEAD + key.len() + value.len();
+            let key = key.get(1..).unwrap_or_default();
+            digest.add(key, &agreed(key, value));
+            if taken >= most {
+                break;
+            }
+            next = self.next_row()?;
+        }
+        Ok(next.is_some())
+    }
+
+    /// The next row that belongs to the shard, by the key that the tree has.
+    fn next_row(&mut self) -> io::Result<Option<(UserKey, UserValue)>> {
+        for record in self.records.by_ref() {
+            let (key, value) = record.into_inner().map_err(io::Error::other)?;
+            if !self.own.is_foreign(&key) {
+                return Ok(Some((key, value)));
+            }
+        }
+        Ok(None)
     }
 }
 
