@@ -579,7 +579,7 @@ pub(crate) async fn begin_anew(wal: &Wal, group: u64, node: u64, term: u64) -> i
 
 /// Forgets everything of a group that nobody serves but the vote and where its log ended, also that it was seeded.
 pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
-    let last = last_entry(wal, group, purged(wal, group)?)?;
+    let last = last_id(wal, group)?;
     let tables = stored(wal, group, key::TABLES, |bytes| bytes.log_id())?;
     let end = last.max(tables).max(deleted(wal, group)?);
     let end = end.map(|id| (key::DELETED, encoded(&id)));
@@ -598,6 +598,11 @@ pub(crate) fn next_index(last: Option<LogId>) -> u64 {
 }
 
 /// The last entry that was deleted from the front.
+/// The last entry of a group, or the one that was purged last.
+pub(crate) fn last_id(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
+    last_entry(wal, group, purged(wal, group)?)
+}
+
 fn purged(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     stored(wal, group, key::PURGED, |bytes| bytes.log_id())
 }

@@ -15,7 +15,9 @@ use crate::command::Command;
 use crate::disk::{Disk, Health};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
-use crate::group_log::{append_sole_voter, begin_anew, commands, delete, leave_terms_behind, span};
+use crate::group_log::{
+    append_sole_voter, begin_anew, commands, delete, last_id, leave_terms_behind, span,
+};
 use crate::mark::Mark;
 use crate::seed::{self, Origin};
 use crate::stats::LogStats;
@@ -158,6 +160,14 @@ impl Log {
     /// Another entry has seeded the group here, or what is kept of the group is damaged.
     pub fn may_seed(&self, group: u64, by: Origin) -> io::Result<bool> {
         seed::may_seed(&self.wal, group, by)
+    }
+
+    /// The index of the last entry of a group, also if it is purged by now; `None`: there has been none.
+    ///
+    /// # Errors
+    /// What is kept of the group is damaged.
+    pub fn last_index(&self, group: u64) -> io::Result<Option<u64>> {
+        Ok(last_id(&self.wal, group)?.map(|id| id.index))
     }
 
     /// Forgets everything of a group but the vote and where its log ended: others may still take the node for

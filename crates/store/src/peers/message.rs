@@ -222,13 +222,13 @@ mod tests {
     #[test]
     fn what_a_replica_holds_is_said_as_it_has_always_been() {
         let holds = |digest| Message::Holds(StoreId::Inbox, 2, Holds::at(301, digest)).encode();
-        // Entry; the last one applied, rows, digest.
+        // Entry; the last one applied, rows, digest; whether it stops.
         let digest = Digest::of(300, 5);
         assert_eq!(
             *holds(Some(digest)),
-            [FORMAT, 7, 1, 2, 0xad, 2, 1, 0xac, 2, 1, 5]
+            [FORMAT, 7, 1, 2, 0xad, 2, 1, 0xac, 2, 1, 5, 0]
         );
-        assert_eq!(*holds(None), [FORMAT, 7, 1, 2, 0xad, 2, 0]);
+        assert_eq!(*holds(None), [FORMAT, 7, 1, 2, 0xad, 2, 0, 0]);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! else than a majority of the voters leaves nothing behind but its vote, and how far its log reached: the leader sends it all, as it
 //! does to a node whose disk was lost. A leader that differs lets another voter lead first.
 //!
-//! Invariants: a replica is made anew only if a majority of the voters holds the same, without it; nothing that a client was told
-//! to be kept is on fewer than a majority of the disks for it, since whoever is elected has all that the old log had (`consensus`).
+//! Invariants: a replica is made anew only if a majority of the voters holds the same, without it; its log is deleted only when a
+//! majority has all that is committed of it, without it, so that what a client was told to be kept stays on a majority of the disks.
 //!
 //! Cost: one entry of 2 bytes for each shard that has changed in [`Options::compare_every`](crate::Options::compare_every), a checkpoint
 //! at each replica, and reading its tables once, in a hundredth of the time of one CPU for all replicas of a node together.
@@ -25,11 +25,12 @@ use tokio::time::{Instant, sleep};
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
+use crate::node::shutdown::Stop;
 use crate::peers::message::Message;
 use crate::placement::controller::ReplicaController;
-use crate::shard::comparison::{ToRead, Verdict};
+use crate::shard::comparison::{Comparison, ToRead, Verdict};
 use crate::shard::handle::Shard;
-use crate::storage::digest::{Digest, Holds, RowHasher};
+use crate::storage::digest::{Digest, Holds, LogIndex, RowHasher};
 use crate::storage::snapshot::TableOwner;
 
 /// Voters without which nobody could say who is right.
@@ -47,6 +48,10 @@ const HEAL_AGAIN: Duration = Duration::from_secs(600);
 /// How long a table is waited for that is to be removed, and how often it is tried.
 const TABLE_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// For so many times the time between two comparisons, a replica that is to be made anew waits until others have all that it has.
+const KEPT_WITHIN: u32 = 3;
+const KEPT_LEAST: Duration = Duration::from_secs(10);
 
 /// How often a comparison is repeated that a voter has left out, until something has changed.
 const REPEATS: Repeats = Repeats(5);
@@ -139,7 +144,7 @@ impl<M: Kind> ReplicaController<M> {
                     self.let_another_lead(&group, voters).await;
                 } else if self.may_heal(voters) {
                     drop(group);
-                    self.heal(own, majority).await;
+                    self.heal(own, majority, voters).await;
                 }
             }
         }
@@ -184,7 +189,8 @@ impl<M: Kind> ReplicaController<M> {
             .find(|node| self.services.known_peers.is_up(*node))
             && let Err(error) = group.transfer_leader(node).await
         {
-            tracing::warn!(store = M::NAME, shard = self.shard.number, %error, "a replica that differs still leads");
+            // It is tried again at each look.
+            tracing::debug!(store = M::NAME, shard = self.shard.number, %error, "a replica that differs still leads");
         }
     }
 
@@ -194,7 +200,7 @@ impl<M: Kind> ReplicaController<M> {
         let is_early = healed.is_some_and(|healed| healed.elapsed() < HEAL_AGAIN);
         let node = self.shard.routing.node;
         let known_peers = &self.services.known_peers;
-        // What the log here has and one of them lacks stays on two disks.
+        // The others have to do without it for a moment.
         let are_up = voters
             .iter()
             .all(|voter| *voter == node || known_peers.is_up(*voter));
@@ -203,23 +209,47 @@ impl<M: Kind> ReplicaController<M> {
     }
 
     /// Makes the replica anew from what the leader sends.
-    async fn heal(&mut self, own: Digest, majority: Digest) {
+    async fn heal(&mut self, own: Digest, majority: Digest, voters: &BTreeSet<u64>) {
         self.comparisons.healed = Some(Instant::now());
+        // From here on the log here does not grow, and nobody waits for what the replica holds.
+        tell::<M>(
+            self.shard.number,
+            &self.services,
+            self.shard.comparison.stopping(),
+        );
         self.close().await;
         self.shard.is_written().await;
-        let forgotten = self.services.log.delete_group(self.shard.group()).await;
-        let emptied = match forgotten {
-            Ok(()) => self.remove_table().await,
-            Err(error) => Err(error.to_string()),
-        };
+        let (log, group) = (&self.services.log, self.shard.group());
+        let (node, comparison) = (self.shard.routing.node, &self.shard.comparison);
+        let emptied: Result<bool, String> = async {
+            let last = log.last_index(group).map_err(|error| error.to_string())?;
+            let last = LogIndex(last.unwrap_or(0));
+            if !is_kept_without(node, comparison, &self.services, last, voters).await {
+                return Ok(false);
+            }
+            let forgotten = log.delete_group(group).await;
+            forgotten.map_err(|error| error.to_string())?;
+            self.remove_table().await.map(|()| true)
+        }
+        .await;
+        // If it is not emptied, it goes on with what it has.
+        let is_emptied = emptied == Ok(true);
         let opened = match emptied {
-            Ok(()) => self.open(Birth::Invited).await,
+            Ok(_) => self.open(Birth::Invited).await,
             Err(error) => Err(error),
         };
         match opened {
             Ok(group) => self.serve(group),
             // The next start goes on with what is there: nothing, or what was there.
             Err(error) => return self.shard.tell_damage(&error),
+        }
+        if !is_emptied {
+            tracing::warn!(
+                store = M::NAME,
+                shard = self.shard.number,
+                "the replica here differs, and stays for now: the others have not told that they have all that it has"
+            );
+            return;
         }
         self.shard.stats.healed.fetch_add(1, Ordering::Relaxed);
         self.shard.comparison.note(&format!(
@@ -263,6 +293,27 @@ impl<M: Kind> ReplicaController<M> {
             }
         }
     }
+}
+
+/// Waits until a majority of the voters has told that it has all that is committed up to an entry, without the replica here, which is
+/// closed. `node`: this one. False: it has not within a while, or the node ends.
+async fn is_kept_without(
+    node: u64,
+    comparison: &Comparison,
+    services: &NodeServices,
+    last: LogIndex,
+    voters: &BTreeSet<u64>,
+) -> bool {
+    // The leader has them compared again when something has changed, and does not wait for this replica, which has said that it stops.
+    let within = (services.compare_every * KEPT_WITHIN).max(KEPT_LEAST);
+    let end = Instant::now() + within;
+    while !comparison.is_passed(last, node, voters) {
+        if Instant::now() >= end || *services.stopping.borrow() != Stop::No {
+            return false;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    true
 }
 
 /// Reads the tables of a replica, and tells the other nodes what it holds.

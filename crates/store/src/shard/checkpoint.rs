@@ -192,14 +192,18 @@ pub(crate) async fn write_checkpoint<M: Kind>(
     tables: &Arc<Tables>,
     stopping: &watch::Receiver<Stop>,
 ) -> Written {
+    let mut before = Written::Nothing;
     if let Some(begun) = shard.comparison.take_checkpoint() {
-        let written = write(begun, true, shard, group, tables, stopping).await;
-        if written == Written::Abandoned {
-            return written;
+        before = write(begun, true, shard, group, tables, stopping).await;
+        if before == Written::Abandoned {
+            return before;
         }
         shard.in_checkpoint.send_replace(false);
     }
-    let written = try_checkpoint(shard, group, tables, stopping).await;
+    let written = match try_checkpoint(shard, group, tables, stopping).await {
+        Written::Nothing => before,
+        written => written,
+    };
     if written != Written::Abandoned {
         shard.in_checkpoint.send_replace(false);
     }

@@ -176,6 +176,7 @@ impl Comparison {
             let holds = Holds {
                 entry,
                 digest: None,
+                is_stopping: false,
             };
             inner.stage = Stage::Idle;
             inner.own = Some(holds);
@@ -190,7 +191,11 @@ impl Comparison {
             return None;
         }
         inner.stage = Stage::Idle;
-        let holds = Holds { entry, digest };
+        let holds = Holds {
+            entry,
+            digest,
+            is_stopping: false,
+        };
         inner.own = Some(holds);
         Some(holds)
     }
@@ -198,6 +203,15 @@ impl Comparison {
     /// What another node says of its replica.
     pub(crate) fn handle_other(&self, node: u64, holds: Holds) {
         self.0.lock().others.insert(node, holds);
+    }
+
+    /// What the other nodes are told before the replica here stops, to be made anew.
+    pub(crate) fn stopping(&self) -> Holds {
+        Holds {
+            entry: self.0.lock().last.unwrap_or_default(),
+            digest: None,
+            is_stopping: true,
+        }
     }
 
     /// The replica here is another one, or there is none: what was found out of it says nothing.
@@ -247,6 +261,17 @@ impl Comparison {
         voters.iter().filter(holds).copied().collect()
     }
 
+    /// Whether a majority of the voters has applied an entry that compares which is this one or a later one, without the replica of the
+    /// node `own`: what is committed up to there is in their logs or tables, synced.
+    pub(crate) fn is_passed(&self, index: LogIndex, own: u64, voters: &BTreeSet<u64>) -> bool {
+        let inner = self.0.lock();
+        let has_passed = |node: &&u64| {
+            let said = inner.others.get(node).filter(|_| **node != own);
+            said.is_some_and(|holds| holds.entry >= index && !holds.is_stopping)
+        };
+        voters.iter().filter(has_passed).count() > voters.len() / 2
+    }
+
     /// Something was found that people are to know, for [`NOTED`].
     pub(crate) fn note(&self, what: &str) {
         self.0.lock().noted = Some((Instant::now(), what.to_owned()));
@@ -267,7 +292,9 @@ impl Comparison {
             true => inner.own.as_ref(),
             false => inner.others.get(&node),
         };
-        let said = nodes.map(|node| of(node).filter(|holds| holds.entry == entry));
+        // Nobody waits for one that stops.
+        let has_said = |holds: &&Holds| holds.entry == entry || holds.is_stopping;
+        let said = nodes.map(|node| of(node).filter(has_said));
         let said: Vec<_> = said.collect();
         Some(Last {
             entry,
@@ -323,6 +350,21 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_is_passed_when_a_majority_has_applied_a_later_one() {
+        let comparison = Comparison::default();
+        let voters = [OWN, 2, 3].into();
+        let passed = |index| comparison.is_passed(LogIndex(index), OWN, &voters);
+        comparison.0.lock().own = Some(Holds::at(9, None));
+        comparison.handle_other(2, Holds::at(9, None));
+        comparison.handle_other(4, Holds::at(9, None));
+        assert!(!passed(1), "one voter is no majority");
+        comparison.handle_other(3, Holds::at(7, Some(Digest::of(6, 1))));
+        assert_eq!([6, 7, 8].map(passed), [true, true, false]);
+        comparison.handle_other(3, comparison.stopping());
+        assert!(!passed(6), "one that stops is to be made anew itself");
+    }
+
+    #[test]
     fn a_comparison_without_checkpoint_is_left_out() {
         let comparison = Comparison::default();
         comparison.handle_entry(LogIndex(5), None);
@@ -370,6 +412,8 @@ mod tests {
         assert_eq!(last(), expected(true, false));
         comparison.handle_other(3, Holds::at(5, Some(Digest::of(4, 2))));
         assert_eq!(last(), expected(true, true));
+        comparison.handle_other(3, comparison.stopping());
+        assert_eq!(last(), expected(true, false));
         comparison.handle_replaced();
         assert_eq!(last(), expected(false, false));
     }

@@ -35,6 +35,8 @@ pub(crate) struct Holds {
     pub(crate) entry: LogIndex,
     /// `None`: the replica has left the comparison out.
     pub(crate) digest: Option<Digest>,
+    /// It stops, to be made anew, and says nothing of comparisons until it serves again.
+    pub(crate) is_stopping: bool,
 }
 
 /// How many rows.
@@ -91,6 +93,7 @@ impl Holds {
         Self {
             entry: LogIndex(entry),
             digest,
+            is_stopping: false,
         }
     }
 }

@@ -112,7 +112,7 @@ fn replicas_that_hold_the_same_agree() {
 /// A row is missing at one replica.
 fn heals(is_leader: bool, store: StoreId, tables: TablesOptions, name: &str) {
     // So long that it leads before it is compared.
-    let mut cluster = cluster(Duration::from_millis(if is_leader { 2_000 } else { 100 }));
+    let mut cluster = cluster(Duration::from_millis(if is_leader { 1_000 } else { 100 }));
     for number in 0..20 {
         let topic = format!("t/{number}");
         assert_eq!(cluster.node(0).retain(&topic, b"x"), Ok(RetainReply::Done));
