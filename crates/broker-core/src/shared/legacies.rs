@@ -1,4 +1,4 @@
-//! What sessions that have ended leave to their shared groups: this node hands over what the inbox shards that
+//! What sessions that have ended, or are away, leave to their shared groups: this node hands over what the inbox shards that
 //! it leads have.
 //!
 //! Invariant: the shard keeps a message until a member of the group has it, or nobody is in the group. Until
@@ -15,26 +15,24 @@ use crate::publish::once::Once;
 use crate::rim::Rim;
 use crate::shared::handover::{Handover, Legacy};
 
-/// Legacies that a loop hands over at the same time: of each, a page is in memory.
+/// Legacies that a loop hands over at the same time, of as many clients: of each, a page is in memory.
 const AT_ONCE: usize = 64;
 
 /// How long a legacy waits of which something could not be handed over.
 const RETRY_MS: u64 = 1_000;
 
 impl<R: Rim> ClientLoop<R> {
-    /// A session has ended and left something.
+    /// A session has left something.
     pub(crate) fn left_behind(&mut self, client: Box<str>, inbox: u64) {
-        let legacy = Legacy { client, inbox };
-        if self.legacies.known.insert(legacy.clone()) {
-            self.legacies.waiting.push_back(legacy);
+        if self.legacies.handle_told(Legacy { client, inbox }) {
             self.begin_handovers();
         }
     }
 
     fn begin_handovers(&mut self) {
-        self.stats.legacies.set(self.legacies.known.len() as u64);
+        self.stats.legacies.set(self.legacies.known() as u64);
         while self.legacies.under_way() < AT_ONCE
-            && let Some(legacy) = self.legacies.waiting.pop_front()
+            && let Some(legacy) = self.legacies.begin()
         {
             self.ask_for_page(legacy, Vec::new());
         }
@@ -151,31 +149,27 @@ impl<R: Rim> ClientLoop<R> {
             let op = legacy.hand_over(self.node.store(), done);
             self.tell_inbox(op);
         }
-        if self.legacies.stuck.is_empty() {
+        if self.legacies.handle_stuck(legacy) {
             io.arm(io.now_ms() + RETRY_MS, Timer::Legacies.to_bits());
         }
-        self.legacies.stuck.push(legacy);
         self.begin_handovers();
     }
 
     /// Tries again with what could not be handed over. What another node leads by now is its business.
     pub(crate) fn retry_handovers(&mut self) {
-        for legacy in std::mem::take(&mut self.legacies.stuck) {
-            let store = self.node.store();
-            let shard = store.inbox_shard(store.inbox_slot(&legacy.client));
-            let peers = self.node.peers();
-            if peers.is_some_and(|peers| peers.is_led_elsewhere(&*self.node, shard)) {
-                self.legacies.known.remove(&legacy);
-            } else {
-                self.legacies.waiting.push_back(legacy);
-            }
-        }
+        let node = &self.node;
+        self.legacies.retry(|client| {
+            let store = node.store();
+            let shard = store.inbox_shard(store.inbox_slot(client));
+            let peers = node.peers();
+            peers.is_some_and(|peers| peers.is_led_elsewhere(&**node, shard))
+        });
         self.begin_handovers();
     }
 
     /// Nothing is left of a legacy: all shards are to forget its messages, in a while.
     fn handed_over(&mut self, legacy: &Legacy) {
-        self.legacies.known.remove(legacy);
+        self.legacies.handle_done(legacy);
         self.forget_everywhere(&legacy.publisher(), u64::MAX);
         self.begin_handovers();
     }
