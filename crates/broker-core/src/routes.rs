@@ -595,6 +595,13 @@ impl Routes {
         self.read().group_of(filter).cloned()
     }
 
+    /// Whether a group, by its subscription, has a member that is connected and has room in its window, as far as this node knows.
+    pub fn has_room_in_group(&self, filter: &str) -> bool {
+        let group = self.group_of(filter);
+        let members = group.map(|group| self.members(&group));
+        members.is_some_and(|members| members.iter().any(|member| member.gauge.has_room()))
+    }
+
     /// The group of a number, while it has members.
     pub(crate) fn group(&self, number: u32) -> Option<Arc<Group>> {
         self.read().groups.get(&number).cloned()

@@ -114,6 +114,7 @@ fn retention(config: &Config) -> Retention {
     };
     Retention {
         device: of(&config.limits.session, None),
+        handover_away_ms: ms(config.limits.session.shared_handover_away),
         classes: config.client_classes.iter().map(class).collect(),
         node_bytes: config.limits.node.queued_bytes,
     }

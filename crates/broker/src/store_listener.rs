@@ -120,6 +120,10 @@ impl Listener for StoreListener {
         self.node.rim.disk.limits(limits)
     }
 
+    fn has_room_in_group(&self, group: &str) -> bool {
+        self.node.routes.has_room_in_group(group)
+    }
+
     fn retention(&self) -> Arc<Retention> {
         Arc::clone(&self.node.settings.read().retention)
     }

@@ -355,6 +355,9 @@ options! {
         /// The age of the oldest message in the queue of a persistent session at which the log says that the session lags; it
         /// says so, too, when the session has caught up. 0: never.
         live "queueAgeWarnSeconds" => queue_age_warn: u32 = 0, unit Seconds;
+        /// What waits with a member of a shared group that is away for longer goes to members that are connected: also to one that
+        /// comes back, or that is new. Its other messages stay with it. 0: never, it waits until the session ends.
+        live "sharedHandoverAwaySeconds" => shared_handover_away: u32 = 300, unit Seconds;
         /// Space on the disk of the data folder that queues of persistent sessions leave free. While the node that leads a
         /// session's shard has less, nothing more is queued for a client that is away, and at most 1,000 messages for one
         /// that is connected: `queueFull` says whether such a message is dropped or refused, but the oldest one never makes

@@ -68,15 +68,21 @@ pub const LEVELS: &[LevelFacts] = &[
     },
     LevelFacts {
         level: Level::RAISED,
-        programs: "0.1.0",
+        programs: "up to commit a880976",
         protocol: PeerProtocol(8),
-        changes: "a shard says its level",
+        changes: "a shard says its level, and its replicas compare what they hold",
+    },
+    LevelFacts {
+        level: Level::LEAVES,
+        programs: "0.1.0",
+        protocol: PeerProtocol(9),
+        changes: "what waits with members of shared groups that are away goes to others of their groups",
     },
     #[cfg(feature = "trial-level")]
     LevelFacts {
         level: Level::TRIAL,
         programs: "a build for tests",
-        protocol: PeerProtocol(9),
+        protocol: PeerProtocol(10),
         changes: "one entry, one row and one behaviour, for tests of upgrades",
     },
 ];
@@ -88,8 +94,10 @@ impl Level {
     pub const SPLITS: Self = Self(3);
     /// The first level that shards say.
     pub const RAISED: Self = Self(4);
+    /// The first level at which members of shared groups that are away leave messages to their groups.
+    pub const LEAVES: Self = Self(5);
     /// Of builds for tests, which play the next version.
-    pub const TRIAL: Self = Self(5);
+    pub const TRIAL: Self = Self(6);
 
     /// The lowest that this program knows.
     pub const OLDEST: Self = Self::UNGATED;
@@ -121,6 +129,11 @@ impl Level {
         self >= Self::SPLITS
     }
 
+    /// The number of the inbox, or legacy, after one.
+    pub(crate) fn inbox_after(self, number: u64) -> u64 {
+        number + if self.is_trial() { 2 } else { 1 }
+    }
+
     /// Whether sessions skip a number, as only builds for tests do.
     pub(crate) fn is_trial(self) -> bool {
         cfg!(feature = "trial-level") && self >= Self::TRIAL
@@ -136,6 +149,13 @@ impl Level {
     #[must_use]
     pub fn is_said(self) -> bool {
         self >= Self::RAISED
+    }
+
+    /// Whether messages of shared groups that wait for sessions that are away may go to others of their groups
+    /// ([`RetentionLimit::Away`](crate::inbox::RetentionLimit::Away)).
+    #[must_use]
+    pub fn leaves_to_groups(self) -> bool {
+        self >= Self::LEAVES
     }
 
     /// What is to be known of it; `None`: this program does not know it.

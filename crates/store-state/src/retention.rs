@@ -13,6 +13,9 @@ pub struct Retention {
     pub device: QueueRetention,
     /// Of those of a class.
     pub classes: Vec<(ClassId, QueueRetention)>,
+    /// How long a member of a shared group may be away before what waits for it goes to others of the group, in ms; `None`: for
+    /// ever ([`RetentionLimit::Away`](crate::inbox::RetentionLimit::Away)).
+    pub handover_away_ms: Option<NonZero<u64>>,
     /// Accounted bytes of all queues that a node keeps, as the leader of their shard or not; `None`: no limit.
     pub node_bytes: Option<NonZero<u64>>,
 }

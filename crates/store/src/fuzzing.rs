@@ -226,6 +226,15 @@ fn commands() -> Vec<Command> {
             below: 9,
             limit: RetentionLimit::Age,
         },
+        InboxOp::Trim {
+            session: "c".into(),
+            from: 1,
+            below: 9,
+            limit: RetentionLimit::Away {
+                epoch: 1,
+                group: "$share/g/a/b".into(),
+            },
+        },
     ];
     let retain = vec![
         RetainOp::Set {

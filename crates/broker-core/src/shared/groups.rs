@@ -62,6 +62,11 @@ impl Gauge {
     pub(crate) fn is_online(&self) -> bool {
         self.online.load(Ordering::Relaxed)
     }
+
+    /// Whether the client is connected and could be sent a message now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.is_online() && self.room() > 0
+    }
 }
 
 /// A member of a group.
@@ -340,7 +345,8 @@ impl Group {
     }
 
     /// As [`Group::choose`], for a message that several nodes may publish: they come to the same node or durable
-    /// session if they see the same members online. `own`: this node.
+    /// session if they see the same members online. `own`: this node. In an ordered group all such messages come to one member, since
+    /// stores do not keep who has published a message: so those of one publisher stay in order.
     pub(crate) fn choose_for_all_nodes<'m>(
         &self,
         members: &'m [Member],
@@ -348,7 +354,11 @@ impl Group {
         origin: &Origin,
         admits: impl Fn(&Member) -> bool,
     ) -> Option<&'m Member> {
-        let draw = FixedState::with_seed(FixedState::default().hash_one(origin));
+        let seed = match self.ordered {
+            true => 0,
+            false => FixedState::default().hash_one(origin),
+        };
+        let draw = FixedState::with_seed(seed);
         // All sessions here are one, as they are to other nodes.
         let seen = |member: &Member| match &member.who {
             Who::Session(_) => Who::Node(own),
@@ -481,6 +491,33 @@ mod tests {
         assert!(group.choose(&members, 9, |m| m.who != only).is_none());
         assert!(group.leave(&only, By::OWN));
         assert!(group.is_empty());
+    }
+
+    #[test]
+    fn what_the_broker_publishes_comes_to_one_member_of_an_ordered_group() {
+        for ordered in [true, false] {
+            let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), ordered);
+            for name in ["ann", "bob", "cyd", "dan"] {
+                let who = Who::Durable(name.into());
+                group.join(Member {
+                    who,
+                    ..member(0, 9, true)
+                });
+            }
+            let members = group.members();
+            let chosen = (1..=100).map(|incarnation| {
+                let origin = Origin {
+                    client: "\0left 7/eve".into(),
+                    incarnation,
+                    packet_id: 0,
+                };
+                let all = |_: &Member| true;
+                let chosen = group.choose_for_all_nodes(&members, 1, &origin, all);
+                chosen.map(|member| member.who.clone())
+            });
+            let chosen: std::collections::BTreeSet<_> = chosen.collect();
+            assert_eq!(chosen.len(), if ordered { 1 } else { 4 });
+        }
     }
 
     fn node(node: NodeId, room: i64) -> Member {

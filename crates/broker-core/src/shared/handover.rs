@@ -85,12 +85,10 @@ impl Legacies {
 
     /// Nothing is left of one that was under way.
     pub(super) fn handle_done(&mut self, legacy: &Legacy) {
-        let Some(of_client) = self.by_client.get_mut(&legacy.client) else {
-            return;
-        };
-        let before = of_client.len();
-        of_client.retain(|inbox| *inbox != legacy.inbox);
-        self.known -= before - of_client.len();
+        let of_client = self.by_client.get_mut(&legacy.client);
+        let of_client = of_client.expect("what was under way is known");
+        assert_eq!(of_client.pop_front(), Some(legacy.inbox));
+        self.known -= 1;
         match of_client.front() {
             Some(&inbox) => self.ready.push_back(Legacy {
                 client: legacy.client.clone(),

@@ -97,12 +97,12 @@ pub enum Event {
         #[serde(skip)]
         why: Option<SessionEnd>,
     },
-    /// A session has ended and left messages to its shared groups: others are to have them, then
+    /// A session has ended, or is away, and has left messages to its shared groups: others are to have them, then
     /// [`crate::inbox::InboxOp::HandOver`], by which they are read as well.
     LeftBehind {
         /// Whose session.
         client: Box<str>,
-        /// The number that its inbox had.
+        /// The number of the legacy.
         inbox: u64,
     },
     /// The shard does not have all the slots any more that it was taken to have. Stores tell each other; no loop is told.

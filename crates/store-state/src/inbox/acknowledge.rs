@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use mqtt_proto::QoS;
 
+use super::legacy::Leaving;
 use super::machine::{Context, InboxMachine};
-use super::queue;
-use super::queue::trim::first_unsent;
+use super::queue::trim::{first_unsent, take};
 use super::{InboxDrop, InboxReply, Item, RetentionLimit, SessionName};
 use crate::{Table, TableError};
 
@@ -59,19 +59,31 @@ impl InboxMachine {
     }
 }
 
-/// Drops what is queued under these sequences, as far as it cannot have been sent.
+/// Drops what is queued under these sequences, as far as it cannot have been sent; or leaves it to a group.
 pub(super) fn trim(
     machine: &mut InboxMachine,
     session: &SessionName,
     sequences: Range<u64>,
-    limit: RetentionLimit,
+    limit: &RetentionLimit,
     context: &mut Context<'_>,
 ) -> Result<InboxReply, TableError> {
+    let reason = match limit {
+        RetentionLimit::Away { epoch, group } => {
+            let leaving = Leaving {
+                session: (session, *epoch),
+                group,
+                sequences,
+            };
+            return leaving.carry_out(machine, context);
+        }
+        RetentionLimit::Age | RetentionLimit::Bytes | RetentionLimit::Purge => limit.reason(),
+    };
     let Some(inbox) = machine.inboxes.named(session) else {
         return Ok(InboxReply::Stale);
     };
     let before = inbox.queue.len();
-    if before == 0 || sequences.end <= first_unsent(&inbox.queue) {
+    let unsent = sequences.start.max(first_unsent(&inbox.queue))..sequences.end;
+    if before == 0 || unsent.is_empty() {
         return Ok(InboxReply::Done);
     }
     machine.stock.touch(inbox);
@@ -83,13 +95,22 @@ pub(super) fn trim(
     let is_held = |sequence, item: &Item| sequence < held_below && item.qos == QoS::ExactlyOnce;
     let (client, outlet) = (&inbox.client, &mut *context.outlet);
     let (stock, table) = (&mut machine.stock, context.table);
-    queue::trim::trim(&mut inbox.queue, sequences, stock, table, is_held, |item| {
-        outlet.dropped(InboxDrop {
-            client,
-            message: &item.message,
-            reason: limit.reason(),
-        });
-    })?;
+    take(
+        &mut inbox.queue,
+        unsent,
+        stock,
+        table,
+        is_held,
+        |_, item| {
+            if let Some(reason) = reason {
+                outlet.dropped(InboxDrop {
+                    client,
+                    message: &item.message,
+                    reason,
+                });
+            }
+        },
+    )?;
     if inbox.queue.len() < before {
         machine.stock.has_room(inbox);
     }

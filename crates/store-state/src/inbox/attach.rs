@@ -144,7 +144,7 @@ impl InboxMachine {
         if !is_known && place.is_some() {
             context.outlet.awaited(number, true);
         }
-        self.show_attached(number, place, context.outlet);
+        self.show_attached(number, place, context.now, context.outlet);
         let Some(inbox) = self.inboxes.get_mut(number) else {
             return Ok(Some(InboxReply::Stale));
         };
@@ -173,7 +173,7 @@ impl InboxMachine {
     /// A session begins: an empty inbox. What the client published in earlier ones is forgotten.
     fn begin(&mut self, client: &str, name: &str, epoch: u64) -> u64 {
         let number = self.next_inbox;
-        self.next_inbox += if self.naming.level.is_trial() { 2 } else { 1 };
+        self.next_inbox = self.naming.level.inbox_after(number);
         self.origins.begin(name, epoch);
         let slot = self.naming.hash.slot_of(client);
         let stored = self.stock.revive(&row::key(INBOX, slot, client));
@@ -187,7 +187,7 @@ impl InboxMachine {
         session: &SessionName,
         epoch: u64,
         sent: u64,
-        outlet: &mut dyn InboxOutlet,
+        context: &mut Context<'_>,
     ) -> InboxReply {
         let Some(inbox) = self.inboxes.current(session, epoch) else {
             return InboxReply::Stale;
@@ -195,7 +195,7 @@ impl InboxMachine {
         self.stock.touch(inbox);
         inbox.queue.mark_sent(sent);
         let number = inbox.number;
-        self.show_attached(number, None, outlet);
+        self.show_attached(number, None, context.now, context.outlet);
         InboxReply::Done
     }
 
@@ -283,6 +283,7 @@ impl InboxMachine {
         &mut self,
         node: u64,
         incarnation: u64,
+        now: Timestamp,
         outlet: &mut dyn InboxOutlet,
     ) -> bool {
         let mut left = match self.under_way.left.take() {
@@ -304,7 +305,7 @@ impl InboxMachine {
                 self.stock.touch(inbox);
                 inbox.queue.mark_unknown_sent();
             }
-            self.show_attached(number, None, outlet);
+            self.show_attached(number, None, now, outlet);
         }
         let is_done = left.len() == 0;
         if !is_done {
@@ -331,6 +332,7 @@ impl InboxMachine {
         &mut self,
         number: u64,
         place: Option<(u64, u64)>,
+        now: Timestamp,
         outlet: &mut dyn InboxOutlet,
     ) {
         let Some(inbox) = self.inboxes.get_mut(number) else {
@@ -352,12 +354,14 @@ impl InboxMachine {
         match (before.is_some(), place.is_some()) {
             (false, true) => {
                 self.attached += 1;
+                self.members.came_back(number);
                 for filter in inbox.own_filters() {
                     self.filters.attach(filter, outlet);
                 }
             }
             (true, false) => {
                 self.attached -= 1;
+                self.members.went_away(number, now);
                 for filter in inbox.own_filters() {
                     self.filters.detach(filter, outlet);
                 }

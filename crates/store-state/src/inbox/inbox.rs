@@ -58,7 +58,7 @@ impl Inbox {
             attached: None,
             lingers: false,
             subscriptions: Vec::new(),
-            queue: Queue::new(slot, number),
+            queue: Queue::new(slot, number, 1),
             round: 0,
             generation: Generation::default(),
             stored,

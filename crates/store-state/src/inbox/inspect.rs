@@ -5,6 +5,7 @@ use std::ops::Range;
 use mqtt_session::{ClassId, Timestamp};
 
 use super::inbox::Inbox;
+use super::legacy::is_left;
 use super::name::InboxNumber;
 use super::queue::trim::first_unsent;
 use super::{InboxId, InboxMachine, Item, Queued, StoredSubscription};
@@ -173,6 +174,40 @@ pub fn queue(
         })
     });
     part.transpose()
+}
+
+/// Sequences of a queue that was looked at for messages of a group which others may have: from the first of these on; empty:
+/// none was found. Behind them nothing was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftPart(pub Range<u64>);
+
+impl LeftPart {
+    /// Looks for messages that a session which is away may leave to a group, from a sequence on: at as many as `limits` say, and
+    /// at their bytes. `None`: there is no such inbox, or a node has it. Reads the tables.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn find(
+        machine: &mut InboxMachine,
+        (inbox, group): (InboxId, &str),
+        from: u64,
+        limits: (usize, usize),
+        table: &dyn Table,
+    ) -> Result<Option<Self>, TableError> {
+        let stock = &machine.stock;
+        let found = machine.inboxes.get_mut(inbox.number.0);
+        let part = found.filter(|inbox| !inbox.is_attached()).map(|inbox| {
+            let queue = &mut inbox.queue;
+            let mut page = Vec::new();
+            let next = queue.page(from, limits, false, stock, table, &mut page)?;
+            let first = page.iter().find_map(|(sequence, queued)| match queued {
+                Queued::Message(item) => is_left(item, group).then_some(*sequence),
+                Queued::Released => None,
+            });
+            Ok(Self(first.unwrap_or(next)..next))
+        });
+        part.transpose()
+    }
 }
 
 /// Who without a connection would get a message of a topic: `limit` of them, of at most `looked_at` sessions that match.

@@ -72,7 +72,7 @@ pub struct InboxCounts {
     pub inboxes: usize,
     /// Those whose clients are connected.
     pub attached: usize,
-    /// Legacies: what ended sessions have left to shared groups, and others do not have yet.
+    /// Legacies: what sessions that have ended, or are away, have left to shared groups, and others do not have yet.
     pub legacies: usize,
     /// Messages queued, in legacies too; one that several sessions have counts in each.
     pub messages: u64,
@@ -121,6 +121,11 @@ impl Machine for InboxMachine {
     }
 
     fn lowered(&self, mut op: InboxOp, level: Level) -> Option<InboxOp> {
+        if let InboxOp::Trim { limit, .. } = &op
+            && !limit.is_of(level)
+        {
+            return None;
+        }
         if level >= Level::SPLITS {
             return Some(op);
         }
@@ -171,7 +176,8 @@ impl Machine for InboxMachine {
         self.origins.pass_time(header.now_ms);
         self.fences.pass_time(header.now_ms);
         if let InboxOp::NodeUp { node, incarnation } = op {
-            let is_done = self.node_up(*node, *incarnation, outlet);
+            let now = Timestamp(header.now_ms);
+            let is_done = self.node_up(*node, *incarnation, now, outlet);
             return Ok(is_done.then_some(InboxReply::Done));
         }
         let mut context = Context {
@@ -235,7 +241,7 @@ impl InboxMachine {
                 session,
                 epoch,
                 sent,
-            } => return Ok(self.detach(session, *epoch, *sent, context.outlet)),
+            } => return Ok(self.detach(session, *epoch, *sent, context)),
             InboxOp::Subscribe {
                 session,
                 epoch,
@@ -303,7 +309,7 @@ impl InboxMachine {
                 from,
                 below,
                 limit,
-            } => return acknowledge::trim(self, session, *from..*below, *limit, context),
+            } => return acknowledge::trim(self, session, *from..*below, limit, context),
             InboxOp::DeliverFenced { origin, epoch, .. }
                 if self.fences.is_over(&origin.client, *epoch) =>
             {

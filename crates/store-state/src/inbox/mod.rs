@@ -59,7 +59,7 @@ pub use op::{
     Attached, Call, Caller, Done, InboxDrop, InboxOp, InboxOutlet, InboxReply, Item, Origin, Owed,
     Progress, Queued, RetentionLimit, StoredSubscription,
 };
-pub use retention::{QueuePass, QueueView, leave_alone};
+pub use retention::{AwayMember, QueuePass, QueueView, leave_alone};
 pub use tables::{agreed, each_stored, level_shown};
 
 /// What a publisher is known by for No Local: 64 bits of its client identifier, never 0.

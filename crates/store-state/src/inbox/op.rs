@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::inbox::is_shared;
 use super::name::{ClientName, SessionName};
-use crate::wire;
+use crate::{Level, wire};
 
 /// A request to an inbox shard. `epoch`: what the session store gave the client's connection; a request
 /// with a lower one than the inbox has seen is answered with [`InboxReply::Stale`] and changes nothing.
@@ -134,9 +134,9 @@ pub enum InboxOp {
     },
     /// Other members of shared groups have these messages of a legacy, and the next ones are asked for.
     HandOver {
-        /// Whose session has ended.
+        /// Whose session has ended, or is away.
         client: ClientName,
-        /// The number that its inbox had.
+        /// The number of the legacy.
         inbox: u64,
         /// What others have; it is let go.
         done: Done,
@@ -256,6 +256,8 @@ pub enum InboxOp {
     /// session whose client is connected, it is not known what was sent since the last acknowledgement: what has QoS 2 and
     /// may have a packet identifier that the client holds stays. Whoever proposes it says by the sequences how many are dropped at
     /// most.
+    ///
+    /// By [`RetentionLimit::Away`] nothing is dropped: see there.
     Trim {
         /// The session.
         session: SessionName,
@@ -268,8 +270,8 @@ pub enum InboxOp {
     },
 }
 
-/// What queued messages are dropped by although their queue is not full.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What queued messages are dropped by, or leave their queue, although that is not full.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RetentionLimit {
     /// How long messages of a class are kept.
     Age,
@@ -277,16 +279,35 @@ pub enum RetentionLimit {
     Bytes,
     /// None: an operator empties the queue.
     Purge,
+    /// How long a member of a shared group may be away: its messages of the group, but those of QoS 2, become a legacy with a
+    /// number of its own. Everything else stays with the session. [`InboxReply::Stale`], and nothing changes, if a node has the
+    /// session or another connection came. Only logs of levels that [leave to groups](Level::leaves_to_groups) have it.
+    Away {
+        /// Of the session's last connection.
+        epoch: u64,
+        /// The subscription of the group, as in SUBSCRIBE.
+        group: Box<str>,
+    },
 }
 
 impl RetentionLimit {
-    /// As it is counted.
+    /// As what is dropped is counted; `None`: nothing is.
     #[must_use]
-    pub const fn reason(self) -> DropReason {
+    pub const fn reason(&self) -> Option<DropReason> {
         match self {
-            Self::Age => DropReason::RetentionAge,
-            Self::Bytes => DropReason::RetentionBytes,
-            Self::Purge => DropReason::Purged,
+            Self::Age => Some(DropReason::RetentionAge),
+            Self::Bytes => Some(DropReason::RetentionBytes),
+            Self::Purge => Some(DropReason::Purged),
+            Self::Away { .. } => None,
+        }
+    }
+
+    /// Whether logs of a level have it.
+    #[must_use]
+    pub fn is_of(&self, level: Level) -> bool {
+        match self {
+            Self::Age | Self::Bytes | Self::Purge => level >= Level::SPLITS,
+            Self::Away { .. } => level.leaves_to_groups(),
         }
     }
 }
@@ -325,7 +346,7 @@ impl InboxOp {
         }
     }
 
-    /// Whether only logs from [`Level::SPLITS`](crate::Level::SPLITS) on have it.
+    /// Whether only logs from [`Level::SPLITS`] on have it.
     #[must_use]
     pub fn is_gated(&self) -> bool {
         matches!(self, Self::AttachAs { .. } | Self::Trim { .. })
@@ -657,7 +678,8 @@ pub trait InboxOutlet {
     /// A session has joined a shared group (or changed its options), or left it (`None`).
     fn member(&mut self, client: &str, filter: &str, subscription: Option<&StoredSubscription>);
 
-    /// A session has ended and left a legacy: messages of shared groups that others of these groups are to
-    /// have. `inbox`: the number that its inbox had. Others get them by [`InboxOp::HandOver`].
+    /// A session has ended, or is away, and has left a legacy: messages of shared groups that others of these groups are to
+    /// have. `inbox`: its number, that of the ended session's inbox or one of its own. Legacies of one session are told in the
+    /// order of their messages. Others get them by [`InboxOp::HandOver`].
     fn left_behind(&mut self, client: &str, inbox: u64);
 }

@@ -8,9 +8,11 @@
 use mqtt_session::{ClassId, Timestamp};
 
 use super::InboxId;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, is_shared};
+use super::inspect::Epoch;
 use super::longest::{Extent, LookNumber};
 use super::machine::InboxMachine;
+use super::members::Membership;
 use super::queue::ages::Ages;
 use super::queue::trim::first_unsent;
 use super::stock::Stock;
@@ -42,6 +44,16 @@ struct Listed(usize);
 #[derive(Clone, Copy, Debug)]
 pub struct QueueView<'a> {
     inbox: &'a Inbox,
+    membership: Option<Membership>,
+}
+
+/// A member of shared groups that is away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AwayMember {
+    /// Of its last connection.
+    pub epoch: Epoch,
+    /// Since when it is away; `None`: for longer than this replica is loaded.
+    pub since: Option<Timestamp>,
 }
 
 impl QueueView<'_> {
@@ -106,6 +118,22 @@ impl QueueView<'_> {
         self.ages()?.came_by(time)
     }
 
+    /// If the session is a member of shared groups, and no node has it.
+    #[must_use]
+    pub fn away_member(&self) -> Option<AwayMember> {
+        let membership = self.membership?;
+        (!self.inbox.is_attached()).then_some(AwayMember {
+            epoch: Epoch(self.inbox.epoch),
+            since: membership.away_since,
+        })
+    }
+
+    /// The subscriptions of these groups, as in SUBSCRIBE.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let all = self.inbox.subscriptions.iter().map(|of| &*of.filter);
+        all.filter(|filter| is_shared(filter))
+    }
+
     fn ages(&self) -> Option<&Ages> {
         self.inbox.queue.ages()
     }
@@ -140,7 +168,8 @@ impl QueuePass {
                 Some(inbox) if inbox.queue.len() > 0 => {
                     let holds = Extent(inbox.queue.len(), inbox.queue.bytes());
                     longest.handle_queue(inbox.class, holds);
-                    tell(QueueView { inbox });
+                    let membership = machine.members.of(inbox.number);
+                    tell(QueueView { inbox, membership });
                 }
                 Some(inbox) => {
                     inbox.is_listed = false;

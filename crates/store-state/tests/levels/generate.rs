@@ -3,12 +3,15 @@
 //! What is drawn for a level never changes afterwards: the corpus of a level is kept, and this draws that of the next one.
 
 use crate::mirror::{
-    Bytes, Call, Claim, ClaimBy, Full, Header, Inbox, Item, Message, Name, Origin, Progress,
+    Bytes, Call, Claim, ClaimBy, Full, Header, Inbox, Item, Limit, Message, Name, Origin, Progress,
     Request, Retain, Session, Subscription,
 };
 
 /// The level since which sessions are named by numbers, queues have classes, and so on.
 const SPLITS: u32 = 3;
+
+/// The level since which members of shared groups that are away leave messages to their groups.
+const LEAVES: u32 = 5;
 
 const CLIENTS: usize = 14;
 const NODES: u64 = 3;
@@ -310,13 +313,23 @@ impl World {
                 Inbox::DeliverFenced(self.session(client), self.items(), origin, epoch)
             }
             94..=95 => Inbox::ReleaseFenced(self.origin(), epoch),
+            _ if self.level >= LEAVES && self.draw.is(40) => {
+                let group = Bytes::from("$share/g/a/+");
+                let from = self.draw.below(sent + 2);
+                let limit = Limit::Away(epoch, group);
+                Inbox::Trim(self.session(client), from, from + 6, limit)
+            }
             _ if self.level >= SPLITS => {
                 let from = self.draw.below(sent + 2);
                 Inbox::Trim(
                     self.session(client),
                     from,
                     from + 4,
-                    self.draw.below(3) as u8,
+                    match self.draw.below(3) {
+                        0 => Limit::Age,
+                        1 => Limit::Bytes,
+                        _ => Limit::Purge,
+                    },
                 )
             }
             _ => Inbox::Release(self.origin()),

@@ -99,6 +99,15 @@ pub(crate) struct Progress {
     pub(crate) next: Option<Bytes>,
 }
 
+/// Why messages leave a queue, in the order of the numbers.
+#[derive(Clone, Serialize)]
+pub(crate) enum Limit {
+    Age,
+    Bytes,
+    Purge,
+    Away(u64, Bytes),
+}
+
 /// The operations of an inbox shard, in the order of their numbers.
 #[derive(Clone, Serialize)]
 pub(crate) enum Inbox {
@@ -125,7 +134,7 @@ pub(crate) enum Inbox {
     DeliverFenced(Name, Vec<Item>, Origin, u64),
     ReleaseFenced(Origin, u64),
     AttachAs(Name, u64, u64, u64, bool, Option<(u64, bool)>, u32),
-    Trim(Name, u64, u64, u8),
+    Trim(Name, u64, u64, Limit),
 }
 
 #[derive(Clone, Serialize)]

@@ -10,7 +10,7 @@ use histogram::{Histogram, Snapshot};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::SlotRange;
 use store_state::api::StoreId;
-use store_state::inbox::inspect::{InboxSummary, QueuePart, WouldQueue};
+use store_state::inbox::inspect::{self, InboxSummary, QueuePart, WouldQueue};
 use store_state::inbox::{InboxCounts, InboxMachine, StoredSubscription};
 use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
@@ -180,9 +180,8 @@ impl Inspection<'_> {
         let number = set.of(client);
         let shard = set.get(number);
         let shard = shard.filter(|shard| shard.routing.is_here());
-        let looked = shard.and_then(|shard| {
-            shard.look(|machine| store_state::inbox::inspect::summary(machine, client))
-        });
+        let looked =
+            shard.and_then(|shard| shard.look(|machine| inspect::summary(machine, client)));
         (number, Look::of(looked))
     }
 
@@ -192,7 +191,9 @@ impl Inspection<'_> {
         let set = self.inbox;
         let shard = set.get(set.of(client));
         let shard = shard.filter(|shard| shard.routing.is_here());
-        Look::of(shard.and_then(|shard| shard.read_queue(client, from, QUEUED)))
+        Look::of(shard.and_then(|shard| {
+            shard.read_queue(|machine, table| inspect::queue(machine, client, from, QUEUED, table))
+        }))
     }
 
     /// Drops what waits for a client now and cannot have been sent, until a time. Each part is an operation of the log: others do
@@ -220,9 +221,7 @@ impl Inspection<'_> {
         let shard = set.get(set.of(client));
         let shard = shard.filter(|shard| shard.routing.is_here());
         Look::of(shard.and_then(|shard| {
-            shard.look(|machine| {
-                store_state::inbox::inspect::subscriptions(machine, client, after, limit)
-            })
+            shard.look(|machine| inspect::subscriptions(machine, client, after, limit))
         }))
     }
 
@@ -233,9 +232,7 @@ impl Inspection<'_> {
         let shard = set.get(set.of(client));
         let shard = shard.filter(|shard| shard.routing.is_here());
         Look::of(shard.and_then(|shard| {
-            shard.look(|machine| {
-                store_state::inbox::inspect::subscription(machine, client, filter).cloned()
-            })
+            shard.look(|machine| inspect::subscription(machine, client, filter).cloned())
         }))
     }
 
@@ -252,9 +249,7 @@ impl Inspection<'_> {
                 continue;
             }
             let left = limit.saturating_sub(all.first.len());
-            let found = shard.look(|machine| {
-                store_state::inbox::inspect::would_queue(machine, topic, left, looked_at)
-            });
+            let found = shard.look(|machine| inspect::would_queue(machine, topic, left, looked_at));
             if let Some(found) = found {
                 all.first.extend(found.first);
                 all.count += found.count;

@@ -101,7 +101,14 @@ pub trait Listener: Send + Sync + 'static {
     /// The limits in force.
     fn limits(&self) -> Limits;
 
-    /// How long messages are kept in queues, and how many bytes.
+    /// Whether a shared group, by its subscription as in SUBSCRIBE, has a member that is connected and has room in its window, as
+    /// far as this node knows: then it gets what waits with members that are away for too long.
+    fn has_room_in_group(&self, _group: &str) -> bool {
+        false
+    }
+
+    /// How long messages are kept in queues, and how many bytes; and how long those of shared groups stay with members that are
+    /// away.
     fn retention(&self) -> Arc<Retention> {
         Arc::default()
     }

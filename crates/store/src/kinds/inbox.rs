@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, DropReason};
 use store_state::api::{Event, ShardNumber, StoreId};
+use store_state::inbox::inspect::LeftPart;
 use store_state::inbox::{
-    InboxDrop, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, QueuePass, QueueView,
-    Queued, RetentionLimit, SessionName, StoredSubscription,
+    InboxDrop, InboxId, InboxMachine, InboxOp, InboxOutlet, InboxReply, Item, Origin, QueuePass,
+    QueueView, Queued, RetentionLimit, SessionName, StoredSubscription,
 };
 use store_state::{Batch, CorrelationId, Limits, Table, TableError};
 
@@ -96,6 +97,16 @@ impl Kind for InboxMachine {
             below: sequences.end,
             limit,
         })
+    }
+
+    fn left_part(
+        &mut self,
+        of: (InboxId, &str),
+        from: u64,
+        limits: (usize, usize),
+        table: &dyn Table,
+    ) -> Result<Option<LeftPart>, TableError> {
+        LeftPart::find(self, of, from, limits, table)
     }
 
     fn is_fenced(op: &InboxOp) -> bool {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use mqtt_session::Timestamp;
 use store_state::api::{Event, ShardNumber, StoreId};
-use store_state::inbox::{QueuePass, QueueView, Queued, RetentionLimit, SessionName};
+use store_state::inbox::inspect::LeftPart;
+use store_state::inbox::{InboxId, QueuePass, QueueView, Queued, RetentionLimit, SessionName};
 use store_state::retain::PageBudget;
 use store_state::{Batch, CorrelationId, Limits, Split, Table, TableError};
 use topic_router::Cursor;
@@ -92,13 +93,24 @@ pub(crate) trait Kind: Split + Sync {
         true
     }
 
-    /// The operation that drops messages of a queue; `None`: it has no queues.
+    /// The operation by which messages leave a queue; `None`: it has no queues.
     fn trim(
         _session: SessionName,
         _sequences: Range<u64>,
         _limit: RetentionLimit,
     ) -> Option<Self::Op> {
         None
+    }
+
+    /// Looks for messages that a session which is away may leave to a group ([`LeftPart::find`]).
+    fn left_part(
+        &mut self,
+        _of: (InboxId, &str),
+        _from: u64,
+        _limits: (usize, usize),
+        _table: &dyn Table,
+    ) -> Result<Option<LeftPart>, TableError> {
+        Ok(None)
     }
 
     /// An operation that nobody waits for was refused: tells of messages that are lost by that.

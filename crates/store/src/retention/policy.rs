@@ -218,6 +218,7 @@ mod tests {
         };
         Retention {
             device: QueueRetention::default(),
+            handover_away_ms: None,
             classes: vec![(ClassId(7), own)],
             node_bytes: NonZero::new(node_bytes),
         }

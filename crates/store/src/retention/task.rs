@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mqtt_session::Timestamp;
-use store_state::inbox::{QueueView, SessionName};
-use store_state::{CorrelationId, Level};
+use store_state::CorrelationId;
+use store_state::inbox::inspect::LeftPart;
+use store_state::inbox::{QueueView, RetentionLimit, SessionName};
 use tokio::time::{Instant, sleep};
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
+use crate::retention::away::AwayMembers;
 use crate::retention::found::Found;
 use crate::retention::held::{HeldQueues, Looked, ShardQueues};
 use crate::retention::lag::{LagChange, LagWatch};
@@ -34,6 +36,13 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long that is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Messages, and their accounted bytes, that one operation leaves to a group at most. A quarter of what a queue may hold, if that
+/// is less: the member that gets them has to have room for them.
+const LEFT_AT_ONCE: (usize, usize) = (1_024, 1024 * 1024);
+
+/// Groups that have a turn after one look at most.
+const LEFT_MOST: usize = 64;
+
 /// Log lines about sessions that lag, after one look of one shard, at most.
 const LINES: usize = 16;
 
@@ -49,13 +58,17 @@ pub(crate) async fn watch_queues<M: Kind>(
     };
     let mut lag = LagWatch::default();
     let mut tried = Tried::default();
+    let mut away = AwayMembers::default();
     let mut looked_at = Instant::now();
     // When the shard has last dropped something because there was too much.
     let mut shrunk_at = looked_at;
     loop {
         let rules = listener.retention();
         let mut found = Found::default();
-        if look(&shard, &mut found, &*listener).await.is_none() {
+        if look(&shard, &mut found, &mut away, &*listener)
+            .await
+            .is_none()
+        {
             held.remove(shard.number);
             sleep(PAUSE).await;
             continue;
@@ -73,6 +86,7 @@ pub(crate) async fn watch_queues<M: Kind>(
         held.put(shard.number, queues);
         if !is_led {
             lag = LagWatch::default();
+            away = AwayMembers::default();
             sleep(PAUSE).await;
             continue;
         }
@@ -83,6 +97,9 @@ pub(crate) async fn watch_queues<M: Kind>(
         let mut is_done = true;
         while is_done && let Some(trim) = trims.next() {
             is_done = carry_out(&shard, trim).await;
+        }
+        if is_done {
+            away.leave_to_groups(&shard, &*listener).await;
         }
         if plan.trims.iter().any(Trim::is_for_bytes) {
             shrunk_at = Instant::now();
@@ -97,12 +114,21 @@ pub(crate) async fn watch_queues<M: Kind>(
 }
 
 /// One look. `None`: the shard does not serve.
-async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Listener) -> Option<()> {
+async fn look<M: Kind>(
+    shard: &Shard<M>,
+    found: &mut Found,
+    away: &mut AwayMembers,
+    listener: &dyn Listener,
+) -> Option<()> {
     let rules = listener.retention();
     let mut pass = None;
+    away.handle_look();
     loop {
         let now = Timestamp(listener.now_ms());
-        let tell = |queue: QueueView<'_>, given| found.add(&queue, given, (&rules, now));
+        let tell = |queue: QueueView<'_>, given| {
+            found.add(&queue, given, (&rules, now));
+            away.handle_queue(&queue, now, rules.handover_away_ms);
+        };
         if look_at_queues(shard, &mut pass, INBOXES_AT_ONCE, tell)? {
             return Some(());
         }
@@ -110,14 +136,14 @@ async fn look<M: Kind>(shard: &Shard<M>, found: &mut Found, listener: &dyn Liste
     }
 }
 
-/// Drops messages, and waits until that is done or refused. False: another node leads, or no majority answers; what follows
-/// would only wait in the queue behind it.
+/// Drops messages, or leaves them to a group, and waits until that is done or refused. False: another node leads, or no majority
+/// answers; what follows would only wait in the queue behind it.
 pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
     let session = SessionName::Inbox(trim.inbox);
-    let op = M::trim(session, trim.sequences.clone(), trim.limit);
+    let op = M::trim(session, trim.sequences.clone(), trim.limit.clone());
     let may_trim = shard
         .standing()
-        .is_some_and(|(level, _)| level >= Level::SPLITS);
+        .is_some_and(|(level, _)| trim.limit.is_of(level));
     let op = op.filter(|_| may_trim && shard.routing.is_here());
     let is_here = op.is_some();
     if let Some(op) = op {
@@ -129,6 +155,45 @@ pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
         sleep(LOOK).await;
     }
     is_here && shard.has_finished(given)
+}
+
+impl AwayMembers {
+    /// Lets each group that has a member with room have a part of what waits with its members that are away.
+    async fn leave_to_groups<M: Kind>(&mut self, shard: &Shard<M>, listener: &dyn Listener) {
+        let queue = listener.limits().queue;
+        let quarter = |of: u64| usize::try_from(of / 4).unwrap_or(usize::MAX);
+        let (messages, bytes) = LEFT_AT_ONCE;
+        let messages = messages.min(quarter(queue.messages.into())).max(1);
+        let limits = (messages, bytes.min(quarter(queue.bytes)).max(1));
+        let due = self.take_due().into_iter();
+        let due = due.filter(|(group, _)| listener.has_room_in_group(group));
+        let mut is_done = true;
+        let mut due = due.take(LEFT_MOST);
+        while is_done && let Some((group, members)) = due.next() {
+            self.handle_turn(&group);
+            let mut parts = members.into_iter().filter_map(|due| {
+                let of = (due.inbox, &*group);
+                let from = due.unseen.start;
+                let found =
+                    shard.read_queue(|machine, table| machine.left_part(of, from, limits, table));
+                let LeftPart(sequences) = found.flatten()?;
+                self.handle_looked(due.inbox, &group, sequences.start);
+                (!sequences.is_empty()).then_some((due, sequences))
+            });
+            if let Some((due, sequences)) = parts.next() {
+                let limit = RetentionLimit::Away {
+                    epoch: due.epoch.0,
+                    group: group.clone(),
+                };
+                let trim = Trim {
+                    inbox: due.inbox,
+                    sequences,
+                    limit,
+                };
+                is_done = carry_out(shard, &trim).await;
+            }
+        }
+    }
 }
 
 fn log(changes: Vec<LagChange>) {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use store_state::inbox::inspect::QueuePart;
 use store_state::inbox::{InboxId, InboxMachine, QueuePass, QueueView};
+use store_state::{Table, TableError};
 
 use crate::kinds::kind::Kind;
 use crate::shard::handle::{Shard, State};
@@ -38,20 +38,18 @@ impl Shard<InboxMachine> {
             }
         }))
     }
+}
 
-    /// What waits for a client from a sequence on, as much as `limits` say: messages and bytes. `None`: the shard does not serve,
-    /// or its tables cannot be read, which stops it.
-    pub(crate) fn read_queue(
+impl<M: Kind> Shard<M> {
+    /// Reads the tables by the machine. `None`: the shard does not serve, or its tables cannot be read.
+    pub(crate) fn read_queue<R>(
         &self,
-        client: &str,
-        from: u64,
-        limits: (usize, usize),
-    ) -> Option<Option<QueuePart>> {
+        read: impl FnOnce(&mut M, &dyn Table) -> Result<R, TableError>,
+    ) -> Option<R> {
         let mut state = self.state.write();
         let State { machine, table, .. } = state.as_mut()?;
-        let read = store_state::inbox::inspect::queue(machine, client, from, limits, &**table);
-        match read {
-            Ok(part) => Some(part),
+        match read(machine, &**table) {
+            Ok(found) => Some(found),
             Err(error) => {
                 tracing::warn!(shard = self.number, %error, "a queue cannot be read");
                 None

@@ -24,7 +24,7 @@ impl Queue {
             released: std::mem::take(&mut row.released),
             unsent: row.head.max(row.sent + 1),
             ages: Ages::load(std::mem::take(&mut row.rest.marks)),
-            ..Self::new(slot, row.number)
+            ..Self::new(slot, row.number, row.next)
         }
     }
 
@@ -122,7 +122,7 @@ mod tests {
             group: None,
         };
         let mut stock = Stock::new(crate::Level::NEWEST);
-        let mut queue = Queue::new(1, 1);
+        let mut queue = Queue::new(1, 1, 1);
         for _ in 0..5_000 {
             queue.push(item.clone(), 0, Timestamp(1_000), &mut stock);
         }

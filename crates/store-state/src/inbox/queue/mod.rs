@@ -101,20 +101,21 @@ impl Slot {
 }
 
 impl Queue {
-    pub(in crate::inbox) fn new(slot: u16, inbox: u64) -> Self {
+    /// An empty one. `first`: the next sequence to be given.
+    pub(in crate::inbox) fn new(slot: u16, inbox: u64, first: u64) -> Self {
         Self {
             slot,
             inbox,
             slots: VecDeque::new(),
-            first: 1,
-            head: 1,
-            written: 1,
+            first,
+            head: first,
+            written: first,
             alive: 0,
             cold: 0,
             bytes: 0,
             sent: 0,
             released: Vec::new(),
-            unsent: 1,
+            unsent: first,
             unsent_expires: None,
             paged: None,
             ages: None,

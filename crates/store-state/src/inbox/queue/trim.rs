@@ -1,4 +1,4 @@
-//! Messages that are not kept any longer are taken from a queue.
+//! Messages that are not kept any longer, or go to others, are taken from a queue.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ pub(in crate::inbox) fn first_unsent(queue: &Queue) -> u64 {
     queue.unsent
 }
 
-/// Takes the messages of these sequences that cannot have been sent, but those that stay; `tell` gets each. Rows of the
+/// Takes the messages of these sequences, but those that stay; `tell` gets each with its sequence, ascending. Rows of the
 /// tables are read in their order, once each.
-pub(in crate::inbox) fn trim(
+pub(in crate::inbox) fn take(
     queue: &mut Queue,
     sequences: Range<u64>,
     stock: &mut Stock,
     table: &dyn Table,
     stays: impl Fn(u64, &Item) -> bool,
-    mut tell: impl FnMut(&Item),
+    mut tell: impl FnMut(u64, Item),
 ) -> Result<(), TableError> {
-    let from = sequences.start.max(queue.unsent);
+    let from = sequences.start;
     let below = sequences.end.min(queue.next());
     if below <= from {
         return Ok(());
@@ -41,7 +41,7 @@ pub(in crate::inbox) fn trim(
         }
         queue.cold -= 1;
         queue.let_go(sequence, weight, stock, table)?;
-        tell(&item);
+        tell(sequence, item);
     }
     for sequence in from.max(queue.first)..below {
         let index = (sequence - queue.first) as usize;
@@ -57,7 +57,7 @@ pub(in crate::inbox) fn trim(
         if let Some(weight) = slot.weight() {
             queue.let_go(sequence, weight, stock, table)?;
         }
-        tell(&item);
+        tell(sequence, item);
     }
     // What begins here was taken up to here.
     let end = first_kept.unwrap_or(below);
@@ -69,8 +69,8 @@ pub(in crate::inbox) fn trim(
     } else if is_head {
         queue.head = queue.head.max(cold_end);
     }
-    if from == queue.unsent {
-        queue.unsent = end;
+    if (from..below).contains(&queue.unsent) {
+        queue.unsent = queue.unsent.max(end);
         queue.unsent_expires = None;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! What the tests of the inbox machine share: short ways to say an operation, and a recorder.
 
 mod attach;
+mod away;
 mod broadcast;
 mod legacy;
 mod limits;

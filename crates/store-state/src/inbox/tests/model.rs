@@ -496,6 +496,12 @@ impl Model {
                 reply
             }
             InboxOp::Trim {
+                from,
+                below,
+                limit: RetentionLimit::Away { epoch, group },
+                ..
+            } => self.leave_to_group(client, *epoch, group, *from..*below),
+            InboxOp::Trim {
                 from, below, limit, ..
             } => {
                 let Some(inbox) = self.inboxes.iter_mut().find(|of| *of.client == *client) else {
@@ -508,7 +514,7 @@ impl Model {
                 };
                 let gone: Vec<_> = inbox.queue.extract_if(.., goes).collect();
                 for (_, item) in gone {
-                    self.drop(client, &item.message, limit.reason());
+                    self.drop(client, &item.message, limit.reason().unwrap());
                 }
                 InboxReply::Done
             }
@@ -528,6 +534,39 @@ impl Model {
                 _ => InboxReply::Stale,
             },
         }
+    }
+
+    fn leave_to_group(
+        &mut self,
+        client: &str,
+        epoch: u64,
+        group: &str,
+        sequences: std::ops::Range<u64>,
+    ) -> InboxReply {
+        let is_away = |of: &&mut ModelInbox| {
+            *of.client == *client && of.epoch == epoch && of.attached.is_none()
+        };
+        let Some(inbox) = self.inboxes.iter_mut().find(is_away) else {
+            return InboxReply::Stale;
+        };
+        let goes = |(of, item): &mut (u64, Item)| {
+            let stays = item.qos == QoS::ExactlyOnce || item.group.as_deref() != Some(group);
+            sequences.contains(of) && !stays
+        };
+        let left: Vec<_> = inbox.queue.extract_if(.., goes).collect();
+        if let Some((first, _)) = left.first().cloned() {
+            self.last_number += 1;
+            let number = self.last_number;
+            self.events
+                .push(Event::LeftBehind(client.to_owned(), number));
+            let items = left.into_iter().map(|(_, item)| item);
+            self.legacies.push(ModelLegacy {
+                client: client.into(),
+                number,
+                queue: (first..).zip(items).collect(),
+            });
+        }
+        InboxReply::Done
     }
 
     /// What the broker published is released.

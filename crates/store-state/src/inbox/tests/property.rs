@@ -701,11 +701,15 @@ impl Run {
                     _ => 0,
                 },
                 below: self.some_sequence(&client, dice[2]) + u64::from(dice[3] % 4),
-                limit: [
-                    RetentionLimit::Age,
-                    RetentionLimit::Bytes,
-                    RetentionLimit::Purge,
-                ][usize::from(dice[4] % 3)],
+                limit: match (kind % 2, dice[4] % 6) {
+                    (0, 0 | 1) => RetentionLimit::Age,
+                    (0, 2 | 3) => RetentionLimit::Bytes,
+                    (0, _) => RetentionLimit::Purge,
+                    (_, of) => RetentionLimit::Away {
+                        epoch: self.epoch_of(&client, dice[3]),
+                        group: if of == 0 { "$share/h/#" } else { "$share/g/a" }.into(),
+                    },
+                },
                 session: self.session(&client, dice),
             },
             _ => InboxOp::DeliverLate {
