@@ -463,6 +463,12 @@ impl Listener for Ears {
         crate::settings::settings().store_limits
     }
 
+    fn has_room_in_group(&self, group: &str) -> bool {
+        // Members are seldom connected to the node that leads, and what is handed over is kept whoever gets it.
+        let broker = self.broker();
+        broker.is_some_and(|broker| broker.routes.group_of(group).is_some())
+    }
+
     fn retention(&self) -> Arc<Retention> {
         Arc::clone(&self.retention)
     }

@@ -24,6 +24,18 @@ fn application() -> ClassId {
 /// How long messages are kept that wait for the class, where they are not for ever, in ms.
 pub(crate) const KEPT_MS: u64 = 3_000;
 
+/// How long a member of the shared group may be away before what waits for it goes to others.
+/// Clients are seldom away for longer than a look at all queues takes.
+const AWAY_MS: u64 = 200;
+
+/// Messages wait without end, but those of members of the shared group that are away.
+pub(crate) fn handover() -> Retention {
+    Retention {
+        handover_away_ms: NonZero::new(AWAY_MS),
+        ..Retention::default()
+    }
+}
+
 /// Some twenty messages may wait for the class, and those for [`KEPT_MS`] at most.
 pub(crate) fn retention() -> Retention {
     let own = QueueRetention {
@@ -33,7 +45,7 @@ pub(crate) fn retention() -> Retention {
     };
     Retention {
         classes: vec![(application(), own)],
-        ..Retention::default()
+        ..handover()
     }
 }
 

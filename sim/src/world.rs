@@ -109,7 +109,7 @@ pub(crate) struct World {
     pub(crate) splits: Splits,
     /// From which level replicas are raised, and when.
     pub(crate) levels: Levels,
-    /// How long messages are kept in queues.
+    /// How long messages are kept in queues, and stay with members of the shared group that are away.
     pub(crate) retention: Arc<Retention>,
     network: Network,
     agenda: BTreeMap<(u64, u64), Happening>,
@@ -151,7 +151,7 @@ impl World {
             history: History::default(),
             splits: Splits::default(),
             levels: Levels::default(),
-            retention: Arc::default(),
+            retention: Arc::new(crate::settings::handover()),
             network,
             agenda: BTreeMap::new(),
             numbers: 0,
