@@ -214,13 +214,15 @@ pub(super) struct InboxRow<S = Vec<StoredSubscription>, R = Vec<u64>> {
     pub(super) rest: Rest,
 }
 
-/// What replicas have alike in the value of a row. Not alike are, of an inbox, when its messages came ([`Mark`]), and where it is
-/// attached: a row that says a process that has ended counts as one that says none. Of the machine, how far a split is rebuilt.
+/// What replicas have alike in the value of a row. Not alike are, of an inbox, when its messages came ([`Mark`]), below which sequence
+/// it is known to have no message, which depends on when checkpoints were written, and where it is attached: a row that says a
+/// process that has ended counts as one that says none. Of the machine, how far a split is rebuilt.
 #[must_use]
 pub fn agreed<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     let agreed = match key {
         [INBOX | LEGACY, ..] => row::decode::<InboxRow>(key, value).ok().map(|mut row| {
             row.attached = None;
+            row.head = 1;
             row.rest.lingers = false;
             row.rest.marks.clear();
             row::encode(&row)

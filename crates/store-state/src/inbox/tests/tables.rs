@@ -192,6 +192,7 @@ fn replicas_agree_on_what_is_decided_by() {
     row.attached = Some((1, 1));
     row.rest.lingers = true;
     row.rest.marks.clear();
+    row.head += 1;
     assert_eq!(agreed_part(&key, &row::encode(&row)), agreed);
     row.subscriptions.clear();
     assert_ne!(agreed_part(&key, &row::encode(&row)), agreed);
