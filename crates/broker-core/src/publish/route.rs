@@ -624,7 +624,7 @@ impl<R: Rim> ClientLoop<R> {
         match once {
             Some(origin) => {
                 let own = self.node.peers().map_or(0, |_| self.node.store().node());
-                group.choose_for_all_nodes(members, own, origin, admits)
+                group.choose_for_all_nodes(members, own, (origin, message.qos), admits)
             }
             None => group.choose(members, message.publisher_hash, admits),
         }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use foldhash::fast::FixedState;
 use hashbrown::hash_map::Entry;
 use hashing::HashMap;
+use mqtt_proto::QoS;
 use mqtt_session::Wanted;
 use parking_lot::Mutex;
 use peer_protocol::Slot;
@@ -345,13 +346,14 @@ impl Group {
     }
 
     /// As [`Group::choose`], for a message that several nodes may publish: they come to the same node or durable
-    /// session if they see the same members online. `own`: this node. In an ordered group all such messages come to one member, since
+    /// session if they see the same members online. A message of QoS 2 must not come to two members: it comes to one that may be
+    /// offline, which all nodes choose that see the same members. `own`: this node. In an ordered group all such messages come to one member, since
     /// stores do not keep who has published a message: so those of one publisher stay in order.
     pub(crate) fn choose_for_all_nodes<'m>(
         &self,
         members: &'m [Member],
         own: NodeId,
-        origin: &Origin,
+        (origin, qos): (&Origin, QoS),
         admits: impl Fn(&Member) -> bool,
     ) -> Option<&'m Member> {
         let seed = match self.ordered {
@@ -364,7 +366,8 @@ impl Group {
             Who::Session(_) => Who::Node(own),
             who => who.clone(),
         };
-        let drawn = |m: &&Member| (m.gauge.is_online(), draw.hash_one(seen(m)));
+        let is_exact = qos == QoS::ExactlyOnce;
+        let drawn = |m: &&Member| (is_exact || m.gauge.is_online(), draw.hash_one(seen(m)));
         let first = members.iter().filter(|m| admits(m)).max_by_key(drawn)?;
         if first.who.is_session() {
             return self.choose(members, 0, |m| m.who.is_session() && admits(m));
@@ -512,12 +515,39 @@ mod tests {
                     packet_id: 0,
                 };
                 let all = |_: &Member| true;
-                let chosen = group.choose_for_all_nodes(&members, 1, &origin, all);
+                let chosen =
+                    group.choose_for_all_nodes(&members, 1, (&origin, QoS::AtLeastOnce), all);
                 chosen.map(|member| member.who.clone())
             });
             let chosen: std::collections::BTreeSet<_> = chosen.collect();
             assert_eq!(chosen.len(), if ordered { 1 } else { 4 });
         }
+    }
+
+    #[test]
+    fn a_message_of_qos_2_comes_to_one_member_whoever_is_online() {
+        let chosen = |qos, online: usize| {
+            let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
+            for (index, name) in ["ann", "bob", "cyd", "dan"].into_iter().enumerate() {
+                let who = Who::Durable(name.into());
+                group.join(Member {
+                    who,
+                    ..member(0, 9, index == online)
+                });
+            }
+            let origin = Origin {
+                client: "\0left 7/eve".into(),
+                incarnation: 3,
+                packet_id: 0,
+            };
+            let members = group.members();
+            let chosen = group.choose_for_all_nodes(&members, 1, (&origin, qos), |_| true);
+            chosen.map(|member| member.who.clone())
+        };
+        let all = |qos| (0..4).map(move |online| chosen(qos, online));
+        let distinct = |qos| all(qos).collect::<std::collections::BTreeSet<_>>().len();
+        assert_eq!(distinct(QoS::ExactlyOnce), 1);
+        assert_eq!(distinct(QoS::AtLeastOnce), 4);
     }
 
     fn node(node: NodeId, room: i64) -> Member {
