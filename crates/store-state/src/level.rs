@@ -76,7 +76,8 @@ pub const LEVELS: &[LevelFacts] = &[
         level: Level::LEAVES,
         programs: "0.1.0",
         protocol: PeerProtocol(9),
-        changes: "what waits with members of shared groups that are away goes to others of their groups",
+        changes: "what waits with members of shared groups that are away goes to others of their groups; messages of QoS 0 \
+                  that a returning session misses are counted",
     },
     #[cfg(feature = "trial-level")]
     LevelFacts {
@@ -155,6 +156,13 @@ impl Level {
     /// ([`RetentionLimit::Away`](crate::inbox::RetentionLimit::Away)).
     #[must_use]
     pub fn leaves_to_groups(self) -> bool {
+        self >= Self::LEAVES
+    }
+
+    /// Whether sessions that return are given what is passed over until all nodes know their routes: programs before this level
+    /// would give it to their clients twice.
+    #[must_use]
+    pub fn settles_qos0(self) -> bool {
         self >= Self::LEAVES
     }
 

@@ -83,6 +83,10 @@ class Reader:
             while True:
                 self.take(client.recv(), client)
 
+    def missed(self, last):
+        """How many of the numbers up to the last one have not come."""
+        return last - len(set(self.numbers))
+
     def backwards(self):
         """Those that came behind a later one of the same QoS."""
         last, found = {}, []

@@ -21,6 +21,7 @@ use crate::excerpt::excerpt;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
 use crate::rim::Rim;
+use crate::session::catching_up::Came;
 
 /// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
 /// cannot be reached is not waited for at all.
@@ -432,7 +433,7 @@ impl<R: Rim> ClientLoop<R> {
                     inbox.catching_up.handle_passed(round, inbox.credit > 0)
                 });
                 for delivery in held {
-                    self.deliver_to(io, key, delivery);
+                    self.deliver_to_client(io, key, delivery, Came::LetGo);
                 }
             }
         }

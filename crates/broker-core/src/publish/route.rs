@@ -569,19 +569,24 @@ impl<R: Rim> ClientLoop<R> {
         let inbox = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_mut()?)));
         let delivery = match inbox {
             None => delivery,
-            Some((epoch, inbox)) => match inbox.catching_up.handle(delivery, came, policy) {
-                Direct::Deliver(delivery) => delivery,
-                Direct::Held => return,
-                Direct::Ask(round) => {
-                    let slot = inbox.slot;
-                    let read = Settled::Read { key, epoch, round };
-                    let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
-                    return ask_whether_read(self.node.store(), slot, ticket);
+            Some((epoch, inbox)) => {
+                match inbox
+                    .catching_up
+                    .handle(delivery, came, policy, Timestamp(now_ms))
+                {
+                    Direct::Deliver(delivery) => delivery,
+                    Direct::Held | Direct::LeftOut => return,
+                    Direct::Ask(round) => {
+                        let slot = inbox.slot;
+                        let read = Settled::Read { key, epoch, round };
+                        let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
+                        return ask_whether_read(self.node.store(), slot, ticket);
+                    }
+                    Direct::Full(dropped) => {
+                        return record(&self.drops, now_ms, client.session.client_id(), &dropped);
+                    }
                 }
-                Direct::Full(dropped) => {
-                    return record(&self.drops, now_ms, client.session.client_id(), &dropped);
-                }
-            },
+            }
         };
         let replay = client.replay.as_ref();
         let passing = replay.and_then(|replay| replay.passing(&delivery.message));

@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 
 use authorization::Action;
-use mqtt_proto::{PacketId, ReasonCode, SubscriptionFilter};
+use mqtt_proto::{PacketId, QoS, ReasonCode, SubscriptionFilter};
 use mqtt_session::{Delivery, Session, StoredState, Timestamp};
 use net_api::{ConnectionId, Key};
 use store_state::CorrelationId;
@@ -16,7 +16,7 @@ use store_state::inbox::{Done, InboxOp, InboxReply, Item, Queued};
 use store_state::retain::RetainReply;
 use store_state::session::SessionOp;
 
-use crate::clients::{Client, ClientLoop, LoopIo, Timer, record_drop};
+use crate::clients::{Client, ClientLoop, LoopIo, Timer, record, record_drop};
 use crate::connect::inbox::CREDIT;
 use crate::connect::taking::{Settled, Settling};
 use crate::drops::Reason;
@@ -130,9 +130,26 @@ impl<R: Rim> ClientLoop<R> {
                 }
             }
         }
+        let mut missed = Vec::new();
         for (_, queued) in passed_over {
-            if let Queued::Message(item) = queued {
-                self.deliver_to_client(io, key, delivery_of(item, None), Came::Earlier);
+            match queued {
+                Queued::Message(item) => {
+                    self.deliver_to_client(io, key, delivery_of(item, None), Came::PassedOver);
+                }
+                // The inbox is settled.
+                Queued::Released => {
+                    let client = self.clients.get_mut(key);
+                    let stored = client.and_then(|client| client.stored.as_mut());
+                    let inbox = stored.and_then(|stored| stored.inbox.as_mut());
+                    missed =
+                        inbox.map_or_else(Vec::new, |inbox| inbox.catching_up.handle_settled());
+                }
+            }
+        }
+        if let Some(client) = self.clients.get(key) {
+            for dropped in missed {
+                let client_id = client.session.client_id();
+                record(&self.drops, io.now_ms(), client_id, &dropped);
             }
         }
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
@@ -184,6 +201,14 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
+        if qos == QoS::AtMostOnce
+            && let Some(inbox) = client.stored.as_mut().and_then(|of| of.inbox.as_mut())
+            && inbox
+                .catching_up
+                .handle_kept(&delivery, Timestamp(io.now_ms()))
+        {
+            return client.session.skip_stored(qos, sequence, state);
+        }
         if let Some(replay) = &mut client.replay
             && let Some(passing) = replay.passing(&delivery.message)
         {

@@ -60,15 +60,18 @@ pub(crate) async fn watch_queues<M: Kind>(
     let mut tried = Tried::default();
     let mut away = AwayMembers::default();
     let mut looked_at = Instant::now();
+    let mut settled_at = looked_at;
     // When the shard has last dropped something because there was too much.
     let mut shrunk_at = looked_at;
     loop {
+        let settles = settled_at.elapsed() >= PAUSE;
+        if settles {
+            settled_at = Instant::now();
+        }
         let rules = listener.retention();
         let mut found = Found::default();
-        if look(&shard, &mut found, &mut away, &*listener)
-            .await
-            .is_none()
-        {
+        let notes = (&mut found, &mut away);
+        if look(&shard, notes, settles, &*listener).await.is_none() {
             held.remove(shard.number);
             sleep(PAUSE).await;
             continue;
@@ -116,8 +119,8 @@ pub(crate) async fn watch_queues<M: Kind>(
 /// One look. `None`: the shard does not serve.
 async fn look<M: Kind>(
     shard: &Shard<M>,
-    found: &mut Found,
-    away: &mut AwayMembers,
+    (found, away): (&mut Found, &mut AwayMembers),
+    settles: bool,
     listener: &dyn Listener,
 ) -> Option<()> {
     let rules = listener.retention();
@@ -129,7 +132,10 @@ async fn look<M: Kind>(
             found.add(&queue, given, (&rules, now));
             away.handle_queue(&queue, now, rules.handover_away_ms);
         };
-        if look_at_queues(shard, &mut pass, INBOXES_AT_ONCE, tell)? {
+        if look_at_queues(shard, &mut pass, (INBOXES_AT_ONCE, settles), tell)? {
+            if settles {
+                shard.send_out(listener);
+            }
             return Some(());
         }
         sleep(PART_PAUSE).await;

@@ -7,6 +7,15 @@
 //! begins with the first sequence that the session does not have. What is on its way from the old one is given again, and
 //! the session leaves out what it has.
 //!
+//! Messages of QoS 0 for a connected session come to it directly, and the shard passes them over. Around its return some come
+//! by one way only, since each node hears of the return at another moment:
+//!
+//! | The inbox is | A message that is passed over | Filters that only attached sessions have |
+//! |---|---|---|
+//! | attached, its cursor is not open | is kept for the cursor, which begins with it | messages for them still come here |
+//! | settling: its cursor is open, for one to two seconds | is given; the session leaves out what it has, and counts what it never gets | as before |
+//! | settled | is left to the direct way | that they have no detached session is told |
+//!
 //! Deliberately absent: anything that must survive. A cursor lives in the memory of the leader alone; sessions open their
 //! cursors again at the next leader.
 
@@ -21,7 +30,7 @@ pub(crate) struct InboxCursors {
     by_inbox: HashMap<u64, InboxCursor>,
     /// Inboxes of cursors that have pages waiting in `InboxCursor::page`, or what was passed over.
     touched: Vec<u64>,
-    /// By attached inbox: what its cursor begins with.
+    /// By attached inbox that is not settled: what its cursor begins with.
     awaited: HashMap<u64, Awaited>,
     /// Filters that only attached sessions have, by the inbox that was attached last: that is not told yet.
     held_filters: HashMap<Box<str>, u64>,
@@ -31,13 +40,26 @@ pub(crate) struct InboxCursors {
     awaited_bytes: usize,
 }
 
-/// An attached inbox whose cursor is not open yet.
+/// An attached inbox that is not settled.
 #[derive(Debug, Default)]
 struct Awaited {
-    /// Messages of QoS 0 that were not queued for it.
+    /// Messages of QoS 0 that were not queued for it, while its cursor is not open.
     items: Vec<Item>,
     /// Filters that no detached session has since it was attached.
     filters: Vec<Box<str>>,
+    settling: Settling,
+}
+
+/// How far an attached inbox is on the way to be settled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Settling {
+    /// Its cursor is not open.
+    #[default]
+    Closed,
+    /// It was opened since the last look at all queues.
+    Opened,
+    /// It was opened before that.
+    Seen,
 }
 
 /// One connected session.
@@ -53,8 +75,10 @@ struct InboxCursor {
     credit: u32,
     /// The first sequence that it has not been given.
     given: u64,
-    /// Messages of QoS 0 that came before it was opened; they have no sequence.
+    /// Messages of QoS 0 that came before it was settled; they have no sequence.
     passed_over: Vec<Item>,
+    /// It was settled: that is to be told behind these.
+    is_settled: bool,
     /// What it will be given with the next mail.
     page: Vec<(u64, Queued)>,
     /// Something was queued that it has not been given: pages have to be read.
@@ -71,7 +95,7 @@ impl InboxCursors {
     /// An inbox was attached, and its cursor is to be opened soon; or that is not to be expected any more.
     pub(crate) fn awaited(&mut self, inbox: u64, is_awaited: bool) {
         if is_awaited {
-            self.awaited.entry(inbox).or_default();
+            self.awaited.entry(inbox).or_default().settling = Settling::Closed;
         } else {
             self.take_awaited(inbox);
         }
@@ -79,7 +103,8 @@ impl InboxCursors {
 
     /// Attached inboxes whose cursors are not open yet.
     pub(crate) fn awaited_inboxes(&self) -> usize {
-        self.awaited.len()
+        let is_closed = |of: &&Awaited| of.settling == Settling::Closed;
+        self.awaited.values().filter(is_closed).count()
     }
 
     /// Filters of which it is not told yet that no detached session has them.
@@ -88,21 +113,33 @@ impl InboxCursors {
     }
 
     /// A message of QoS 0 was not queued for an attached inbox. If its cursor is not open yet, the session's node may have no
-    /// routes that would bring it the message: the cursor begins with it. False: there is no room for it.
+    /// routes that would bring it the message: the cursor begins with it. If the inbox is settling, other nodes may not know these
+    /// routes: the cursor gives it. False: there is no room for it.
     pub(crate) fn passed_over(&mut self, inbox: u64, item: &Item) -> bool {
         // Most of the time none is.
         let is_none = self.awaited.is_empty();
         let awaited = self.awaited.get_mut(&inbox).filter(|_| !is_none);
-        awaited.is_none_or(|Awaited { items, .. }| {
-            let bytes = size_of::<Item>() + item.message.body.heap_len();
-            let has_room =
-                items.len() < AWAITED_EACH && self.awaited_bytes + bytes <= AWAITED_BYTES;
-            if has_room {
-                self.awaited_bytes += bytes;
-                items.push(item.clone());
-            }
-            has_room
-        })
+        awaited.is_none_or(
+            |Awaited {
+                 items, settling, ..
+             }| {
+                if *settling != Settling::Closed {
+                    if let Some(cursor) = self.by_inbox.get_mut(&inbox) {
+                        cursor.passed_over.push(item.clone());
+                        self.touched.push(inbox);
+                    }
+                    return true;
+                }
+                let bytes = size_of::<Item>() + item.message.body.heap_len();
+                let has_room =
+                    items.len() < AWAITED_EACH && self.awaited_bytes + bytes <= AWAITED_BYTES;
+                if has_room {
+                    self.awaited_bytes += bytes;
+                    items.push(item.clone());
+                }
+                has_room
+            },
+        )
     }
 
     /// It has changed who has a filter. `attaching`: an inbox was attached, and now no detached session has it. True: that is
@@ -126,9 +163,29 @@ impl InboxCursors {
         std::mem::take(&mut self.settled_filters)
     }
 
+    /// All queues were looked at, which happens about once a second. An inbox whose cursor was opened before the look before this one
+    /// is settled.
+    pub(crate) fn handle_look(&mut self) {
+        let mut settled = Vec::new();
+        for (inbox, awaited) in &mut self.awaited {
+            match awaited.settling {
+                Settling::Closed => {}
+                Settling::Opened => awaited.settling = Settling::Seen,
+                Settling::Seen => settled.push(*inbox),
+            }
+        }
+        for inbox in settled {
+            self.take_awaited(inbox);
+            if let Some(cursor) = self.by_inbox.get_mut(&inbox) {
+                cursor.is_settled = true;
+                self.touched.push(inbox);
+            }
+        }
+    }
+
     /// The cursor of an inbox is open, or is not to be expected any more.
     fn take_awaited(&mut self, inbox: u64) -> Vec<Item> {
-        let Awaited { items, filters } = self.awaited.remove(&inbox).unwrap_or_default();
+        let Awaited { items, filters, .. } = self.awaited.remove(&inbox).unwrap_or_default();
         for filter in filters {
             // Unless it was told since, or another inbox was attached that has it.
             if self.held_filters.get(&filter) == Some(&inbox) {
@@ -136,8 +193,7 @@ impl InboxCursors {
                 self.settled_filters.push(filter);
             }
         }
-        let bytes = |item: &Item| size_of::<Item>() + item.message.body.heap_len();
-        self.awaited_bytes -= items.iter().map(bytes).sum::<usize>();
+        self.awaited_bytes -= bytes_of(&items);
         items
     }
 
@@ -187,8 +243,8 @@ impl InboxCursors {
     }
 
     /// Does what a cursor of a node (0: this one) asks. `Some`: a page has to be read for this inbox, from this sequence, of so
-    /// many messages; then [`InboxCursors::read`].
-    pub(crate) fn ask(&mut self, peer: u64, read: Read) -> Option<(u64, u64, u32)> {
+    /// many messages; then [`InboxCursors::read`]. `settles`: an inbox whose cursor is opened is settling; if not, it is settled.
+    pub(crate) fn ask(&mut self, peer: u64, read: Read, settles: bool) -> Option<(u64, u64, u32)> {
         let inbox = match read {
             Read::Open {
                 loop_index,
@@ -205,12 +261,21 @@ impl InboxCursors {
                 if newer {
                     return None;
                 }
-                let passed_over = self.take_awaited(inbox);
+                let passed_over = match self.awaited.get_mut(&inbox).filter(|_| settles) {
+                    Some(awaited) => {
+                        awaited.settling = Settling::Opened;
+                        let items = std::mem::take(&mut awaited.items);
+                        self.awaited_bytes -= bytes_of(&items);
+                        items
+                    }
+                    None => self.take_awaited(inbox),
+                };
                 if !passed_over.is_empty() {
                     self.touched.push(inbox);
                 }
                 let cursor = InboxCursor {
                     passed_over,
+                    is_settled: false,
                     peer,
                     loop_index,
                     home,
@@ -278,6 +343,11 @@ impl InboxCursors {
     }
 }
 
+fn bytes_of(items: &[Item]) -> usize {
+    let bytes = |item: &Item| size_of::<Item>() + item.message.body.heap_len();
+    items.iter().map(bytes).sum()
+}
+
 impl InboxCursor {
     fn take_pages(&mut self, mut give: impl FnMut(u64, u16, Event)) {
         let (peer, loop_index) = (self.peer, self.loop_index);
@@ -291,10 +361,15 @@ impl InboxCursor {
             };
             give(peer, loop_index, event);
         };
-        if !self.passed_over.is_empty() {
-            let items = std::mem::take(&mut self.passed_over).into_iter();
-            let items = items.map(|item| (NO_SEQUENCE, Queued::Message(item)));
-            give(self.given, items.collect());
+        let items = std::mem::take(&mut self.passed_over).into_iter();
+        let mut items: Vec<_> = items
+            .map(|item| (NO_SEQUENCE, Queued::Message(item)))
+            .collect();
+        if std::mem::take(&mut self.is_settled) {
+            items.push((NO_SEQUENCE, Queued::Released));
+        }
+        if !items.is_empty() {
+            give(self.given, items);
         }
         if let Some((last, _)) = self.page.last() {
             let from = std::mem::replace(&mut self.given, last + 1);
@@ -363,7 +438,7 @@ mod tests {
         assert!(cursors.passed_over(3, &item()));
         cursors.awaited(3, true);
         assert!(cursors.passed_over(3, &item()) && cursors.passed_over(3, &item()));
-        assert_eq!(cursors.ask(0, open(5)), Some((3, 1, 5)));
+        assert_eq!(cursors.ask(0, open(5), false), Some((3, 1, 5)));
         assert!(cursors.passed_over(3, &item()), "it comes directly");
         cursors.read(3, vec![(1, Queued::Message(item()))], 2, true);
         assert_eq!(given(&mut cursors), [NO_SEQUENCE, NO_SEQUENCE, 1]);
@@ -383,7 +458,7 @@ mod tests {
         assert!(!cursors.passed_over(3, &item()));
         cursors.awaited(3, false);
         assert_eq!((cursors.awaited_bytes, cursors.awaited.len()), (0, 0));
-        cursors.ask(0, open(5));
+        cursors.ask(0, open(5), false);
         assert_eq!(given(&mut cursors), [0; 0]);
     }
 
@@ -397,7 +472,7 @@ mod tests {
         cursors.awaited(4, true);
         assert!(cursors.hold_filter("c", Some(4)));
         assert!(cursors.take_settled().is_empty());
-        cursors.ask(0, open(5));
+        cursors.ask(0, open(5), false);
         assert_eq!(cursors.take_settled(), ["a".into()]);
         cursors.awaited(4, false);
         assert_eq!(cursors.take_settled(), ["c".into()]);
@@ -405,9 +480,47 @@ mod tests {
     }
 
     #[test]
+    fn what_is_passed_over_is_given_until_the_inbox_is_settled() {
+        let mut cursors = InboxCursors::default();
+        cursors.awaited(3, true);
+        assert!(cursors.hold_filter("a", Some(3)) && cursors.passed_over(3, &item()));
+        cursors.handle_look();
+        assert_eq!(cursors.awaited_inboxes(), 1, "its cursor is not open");
+        assert_eq!(cursors.ask(0, open(5), true), Some((3, 1, 5)));
+        assert_eq!((cursors.awaited_inboxes(), cursors.awaited_bytes), (0, 0));
+        cursors.read(3, vec![(1, Queued::Message(item()))], 2, true);
+        assert_eq!(given(&mut cursors), [NO_SEQUENCE, 1]);
+        for _ in 0..AWAITED_EACH + 1 {
+            assert!(cursors.passed_over(3, &item()), "none is kept here");
+        }
+        assert_eq!(given(&mut cursors).len(), AWAITED_EACH + 1);
+        cursors.handle_look();
+        assert!(cursors.passed_over(3, &item()));
+        assert_eq!(given(&mut cursors), [NO_SEQUENCE]);
+        assert!(cursors.take_settled().is_empty());
+        cursors.handle_look();
+        assert_eq!(cursors.take_settled(), ["a".into()]);
+        assert_eq!(given(&mut cursors), [NO_SEQUENCE], "that it is settled");
+        assert!(cursors.passed_over(3, &item()), "it comes directly");
+        assert_eq!(given(&mut cursors), [0; 0]);
+    }
+
+    #[test]
+    fn an_inbox_that_is_attached_again_is_not_settling() {
+        let mut cursors = InboxCursors::default();
+        cursors.awaited(3, true);
+        cursors.ask(0, open(5), true);
+        cursors.awaited(3, true);
+        assert!(cursors.passed_over(3, &item()));
+        assert_eq!(given(&mut cursors), [0; 0], "it waits for the next cursor");
+        cursors.ask(0, open(5), true);
+        assert_eq!(given(&mut cursors), [NO_SEQUENCE]);
+    }
+
+    #[test]
     fn what_comes_is_given_until_the_credit_is_used_up() {
         let mut cursors = InboxCursors::default();
-        assert_eq!(cursors.ask(0, open(3)), Some((3, 1, 3)));
+        assert_eq!(cursors.ask(0, open(3), false), Some((3, 1, 3)));
         cursors.read(3, vec![(1, Queued::Released)], 2, true);
         for sequence in 2..6 {
             cursors.queued(3, sequence, &item());
@@ -418,7 +531,7 @@ mod tests {
             epoch: 10,
             more: 5,
         };
-        assert_eq!(cursors.ask(0, more), Some((3, 4, 5)));
+        assert_eq!(cursors.ask(0, more, false), Some((3, 4, 5)));
         cursors.read(
             3,
             vec![(4, Queued::Released), (5, Queued::Released)],
@@ -432,7 +545,7 @@ mod tests {
     #[test]
     fn what_is_queued_before_the_first_page_is_read_is_in_that_page() {
         let mut cursors = InboxCursors::default();
-        cursors.ask(0, open(10));
+        cursors.ask(0, open(10), false);
         cursors.queued(3, 1, &item());
         assert_eq!(given(&mut cursors), [0; 0]);
         assert_eq!(cursors.wants(3), Some((1, 10)));
@@ -441,7 +554,7 @@ mod tests {
     #[test]
     fn a_page_says_what_it_follows_on() {
         let mut cursors = InboxCursors::default();
-        cursors.ask(0, open(10));
+        cursors.ask(0, open(10), false);
         // Nothing is queued before 5.
         cursors.read(3, vec![(5, Queued::Released)], 6, true);
         cursors.queued(3, 6, &item());
@@ -461,14 +574,14 @@ mod tests {
     #[test]
     fn a_cursor_that_is_opened_again_goes_on_where_the_session_is() {
         let mut cursors = InboxCursors::default();
-        cursors.ask(0, open(3));
+        cursors.ask(0, open(3), false);
         cursors.read(3, vec![(1, Queued::Released)], 2, true);
         cursors.queued(3, 2, &item());
         // The session has neither of them yet, one has left and the other has not.
         assert_eq!(given(&mut cursors), [1, 2]);
         cursors.queued(3, 3, &item());
         for _ in 0..2 {
-            assert_eq!(cursors.ask(0, open(3)), Some((3, 1, 3)));
+            assert_eq!(cursors.ask(0, open(3), false), Some((3, 1, 3)));
             let queued = (1..4).map(|sequence| (sequence, Queued::Message(item())));
             cursors.read(3, queued.collect(), 4, true);
         }
@@ -480,9 +593,9 @@ mod tests {
     #[test]
     fn an_older_connection_neither_asks_nor_closes() {
         let mut cursors = InboxCursors::default();
-        cursors.ask(0, open(1));
+        cursors.ask(0, open(1), false);
         let older = Read::Close { inbox: 3, epoch: 9 };
-        assert_eq!(cursors.ask(0, older), None);
+        assert_eq!(cursors.ask(0, older, false), None);
         assert_eq!(cursors.by_inbox.len(), 1);
         assert_eq!(
             cursors.ask(
@@ -490,7 +603,8 @@ mod tests {
                 Read::Close {
                     inbox: 3,
                     epoch: 10
-                }
+                },
+                false
             ),
             None
         );

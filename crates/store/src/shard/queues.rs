@@ -59,11 +59,12 @@ impl<M: Kind> Shard<M> {
 }
 
 /// Goes on with a look at queues ([`Kind::look_at_queues`]). `tell` also gets the first sequence that the session was not given,
-/// if its cursor is open. `None`: the shard does not serve.
+/// if its cursor is open. `settles`: when all were looked at, cursors that were opened before the look before this one are settled.
+/// `None`: the shard does not serve.
 pub(crate) fn look_at_queues<M: Kind>(
     shard: &Shard<M>,
     pass: &mut Option<QueuePass>,
-    inboxes: usize,
+    (inboxes, settles): (usize, bool),
     mut tell: impl FnMut(QueueView<'_>, Option<u64>),
 ) -> Option<bool> {
     let mut state = shard.state.write();
@@ -73,5 +74,10 @@ pub(crate) fn look_at_queues<M: Kind>(
     let mut tell = |queue: QueueView<'_>| {
         tell(queue, effects.cursors.next_of(queue.id().number.0));
     };
-    Some(machine.look_at_queues(pass, inboxes, &mut tell))
+    let is_over = machine.look_at_queues(pass, inboxes, &mut tell);
+    if is_over && settles {
+        effects.cursors.handle_look();
+        effects.tell_settled();
+    }
+    Some(is_over)
 }

@@ -89,9 +89,10 @@ impl<M: Kind> Shard<M> {
 
     fn read_pages(&self, asked: &[(u64, Read)]) {
         if let Some(state) = &mut *self.state.write() {
+            let settles = state.level.settles_qos0();
             for (peer, read) in asked {
                 // Nothing to read now: the cursor has no credit, is closed, or belongs to a later connection.
-                let Some(mut want) = state.effects.cursors.ask(*peer, *read) else {
+                let Some(mut want) = state.effects.cursors.ask(*peer, *read, settles) else {
                     continue;
                 };
                 loop {

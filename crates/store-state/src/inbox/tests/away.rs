@@ -115,10 +115,7 @@ fn messages_of_the_group_go_and_all_others_stay() {
                 ..before
             };
             assert_eq!(counts, moved, "messages and bytes are what they were");
-            assert_eq!(
-                texts(&shard.hand_over("ann", legacy, &[])),
-                ["2", "6", "7"]
-            );
+            assert_eq!(texts(&shard.hand_over("ann", legacy, &[])), ["2", "6", "7"]);
             shard.checkpoint();
             shard.restart();
         }
