@@ -3,8 +3,8 @@
 //!
 //! Each rule is data at the top of this file. Like the ratchet, a list that allows more than there is fails too.
 //!
-//! Deliberately absent: known vulnerabilities. Their database is not reached from where the tests run; `cargo audit` looks
-//! them up by hand. What only other platforms or only tests take is not looked at.
+//! Deliberately absent: known vulnerabilities, which are in `advisories`. What only other platforms or only tests take is not
+//! looked at.
 
 mod licence;
 

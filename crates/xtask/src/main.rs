@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: anything that Cargo, rustc, clippy or rustfmt do.
 
+mod advisories;
 mod check;
 mod commits;
 mod conformance;
@@ -16,6 +17,7 @@ mod patterns;
 mod root;
 mod source;
 mod types;
+mod version;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -30,6 +32,7 @@ chores:
   check --update        lower the numbers of crates/xtask/ratchet.csv to today's; never raises one; list new golden files; and
                         write the page
   libraries             exit 1 when a library is under a licence, from a place or in versions that are not allowed
+  advisories            exit 1 when an advisory concerns a library, and is not accepted with a reason
   conformance           write docs/conformance.md from the tags in code and tests
   conformance --check   write nothing; exit 1 when the file is out of date or a statement is unaccounted for
   commits [BASE]        exit 1 when a commit of BASE..HEAD does not load, or its subject is too long, with a line for each
@@ -67,6 +70,10 @@ fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
             Err(violations) => (violations, ExitCode::from(1)),
         }),
         ["libraries"] => Ok(match libraries::check(&root::find()?)? {
+            Ok(summary) => (summary, ExitCode::SUCCESS),
+            Err(violations) => (violations, ExitCode::from(1)),
+        }),
+        ["advisories"] => Ok(match advisories::check(&root::find()?)? {
             Ok(summary) => (summary, ExitCode::SUCCESS),
             Err(violations) => (violations, ExitCode::from(1)),
         }),
