@@ -106,6 +106,21 @@ cannot be fetched: https://go.dev/dl"
     export GOTOOLCHAIN=local GOROOT="$toolchain"
 }
 
+# The program that checks the workflows, in `actionlint`: Go builds it from the module proxy, once.
+need_actionlint() {
+    actionlint_version=1.7.12
+    mkdir -p "$(target_dir)"
+    folder="$(cd "$(target_dir)" && pwd)/actionlint-$actionlint_version"
+    actionlint="$folder/actionlint"
+    [ -x "$actionlint" ] && return
+    need_go
+    echo "building actionlint $actionlint_version" >&2
+    # It may want a newer Go than the tests, which fetches itself.
+    (cd / && env -u GOROOT GOTOOLCHAIN=auto GOFLAGS='' GOBIN="$folder" \
+        "$go" install "github.com/rhysd/actionlint/cmd/actionlint@v$actionlint_version") ||
+        fail "actionlint $actionlint_version cannot be built from the Go module proxy"
+}
+
 # mosquitto_passwd comes with a broker whose service would be started, now or after the next boot: only the
 # program is taken from the package.
 need_mosquitto_passwd() {
