@@ -26,6 +26,7 @@ mod look;
 mod manual;
 mod passwd;
 mod publish;
+mod secrets;
 mod serve;
 mod store;
 mod subscribe;
@@ -68,6 +69,7 @@ enum Command {
     /// Add a user to a file of passwords, or change his password.
     Passwd(passwd::Arguments),
     ApiKey(api_key::Arguments),
+    Secrets(secrets::Arguments),
     #[command(flatten)]
     Look(look::Command),
     /// Say, or change, who a running broker does not let in.
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Store(arguments) => store::run(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::ApiKey(arguments) => api_key::run(&arguments),
+        Command::Secrets(arguments) => secrets::run(&arguments),
         Command::Look(command) => return ended(look::run(&command)),
         Command::Ban(arguments) => ban::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),

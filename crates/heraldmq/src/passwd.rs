@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// The file's text; a file that is not there is empty, if it may be made.
-fn read(file: &Path, must_exist: bool) -> io::Result<String> {
+pub(crate) fn read(file: &Path, must_exist: bool) -> io::Result<String> {
     match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => Ok(String::new()),
         read => read,
@@ -117,7 +117,7 @@ fn ask_twice() -> io::Result<Zeroizing<String>> {
 }
 
 /// Writes a new file beside the old one, and puts it in its place. Permissions stay.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, text: &str) -> io::Result<()> {
     // A link is followed, not replaced.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = match file.parent() {
