@@ -12,6 +12,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 need cc build-essential
 need faketime faketime
+need_prometheus
 "$root/tests/blackbox/setup.sh"
 need_broker
 cd "$root/tests/cluster"
