@@ -11,11 +11,11 @@
 //!
 //! Deliberately absent: whether a commit builds or its tests pass, which takes hours.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::git::{git, loads};
 
 /// So many characters a subject may have.
 const SUBJECT: usize = 72;
@@ -98,26 +98,10 @@ fn wrong_with(worktree: &Worktree, commit: &str) -> Result<Vec<String>, String> 
             "{told}: the subject has {length} characters, at most {SUBJECT}"
         ));
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["metadata", "--locked", "--format-version", "1"];
-    let output = run(folder, cargo, &arguments)?;
-    if !output.status.success() {
-        // Where the worktree is says nothing.
-        let reason = reason(&output).replace(&format!("{}/", folder.display()), "");
+    if let Err(reason) = loads(folder)? {
         wrong.push(format!("{told}: does not load: {reason}"));
     }
     Ok(wrong)
-}
-
-/// What a command says of its failure, in one line.
-fn reason(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && *line != "Caused by:")
-        .collect();
-    lines.join(" · ")
 }
 
 /// A worktree in a temporary folder, with nothing checked out at first; removed when dropped.
@@ -152,32 +136,10 @@ impl Drop for Worktree {
     }
 }
 
-fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
-    let output = run(folder, "git".into(), arguments)?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
-        let command = arguments.join(" ");
-        Err(format!("git {command}: {}\n", reason(&output)))
-    }
-}
-
-fn run(folder: &Path, program: OsString, arguments: &[&str]) -> Result<Output, String> {
-    let name = program.to_string_lossy().into_owned();
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder);
-    // A hook of Git sets these, and they would name another checkout than `folder`.
-    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
-        command.env_remove(variable);
-    }
-    command
-        .output()
-        .map_err(|error| format!("{name}: {error}\n"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::fixture::{self, commit};
     use crate::source::fixture::Tree;
 
     const WORKSPACE: &str = "[workspace]\nmembers = [\"a\"]\nresolver = \"3\"\n";
@@ -186,31 +148,13 @@ mod tests {
 
     /// A repository whose first commit, on `main`, loads.
     fn repository() -> Tree {
-        let tree = Tree::new(&[
+        let files = [
             ("Cargo.toml", WORKSPACE),
             ("Cargo.lock", LOCK),
             ("a/Cargo.toml", MEMBER),
             ("a/src/lib.rs", "//! A.\n"),
-        ]);
-        git(&tree.0, &["init", "--quiet", "--initial-branch=main"]).expect("a repository");
-        commit(&tree, "a: begin");
-        tree
-    }
-
-    fn commit(tree: &Tree, subject: &str) {
-        git(&tree.0, &["add", "--all"]).expect("it is added");
-        let author = ["-c", "user.name=a", "-c", "user.email=a@localhost"];
-        let arguments = [
-            "-c",
-            "commit.gpgsign=false",
-            "commit",
-            "--quiet",
-            "--allow-empty",
-            "--no-verify",
-            "-m",
-            subject,
         ];
-        git(&tree.0, &[&author[..], &arguments].concat()).expect("it is committed");
+        fixture::repository(&files, "a: begin")
     }
 
     /// The checkouts of the repository: one, unless a worktree was left.

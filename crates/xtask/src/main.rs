@@ -10,10 +10,12 @@ mod check;
 mod commits;
 mod conformance;
 mod counts;
+mod git;
 mod libraries;
 mod modules;
 mod names;
 mod patterns;
+mod release;
 mod root;
 mod source;
 mod types;
@@ -36,6 +38,8 @@ chores:
   conformance           write docs/conformance.md from the tags in code and tests
   conformance --check   write nothing; exit 1 when the file is out of date or a statement is unaccounted for
   commits [BASE]        exit 1 when a commit of BASE..HEAD does not load, or its subject is too long, with a line for each
+  release X.Y.Z [--dry-run]   set the version, give the section of the changelog its date, commit and tag; or say what would be done
+  release X.Y.Z --check       print the section of the changelog; exit 1 when the checkout is not that release
   counts                write tables of what can be counted of the code base to standard output
   counts --root PATH    the same of another checkout
   counts --page         write docs/internals/counts.md: what the rules about types, circles and parts see
@@ -87,6 +91,12 @@ fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
         ["check", "--update"] => Ok((check::update(&root::find()?)?, ExitCode::SUCCESS)),
         ["commits"] => commits_of(None),
         ["commits", base] if !base.starts_with('-') => commits_of(Some(base)),
+        ["release", version] => released(version, false),
+        ["release", version, "--dry-run"] => released(version, true),
+        ["release", version, "--check"] => Ok(match release::check(&root::find()?, version)? {
+            Ok(notes) => (notes, ExitCode::SUCCESS),
+            Err(reasons) => (reasons, ExitCode::from(1)),
+        }),
         ["counts"] => Ok((counts::tables(&root::find()?)?, ExitCode::SUCCESS)),
         ["counts", "--page"] => Ok((check::write_page(&root::find()?)?, ExitCode::SUCCESS)),
         ["counts", "--root", path] => Ok((counts::tables(Path::new(path))?, ExitCode::SUCCESS)),
@@ -99,4 +109,16 @@ fn commits_of(base: Option<&str>) -> Result<(String, ExitCode), String> {
         Ok(summary) => (summary, ExitCode::SUCCESS),
         Err(violations) => (violations, ExitCode::from(1)),
     })
+}
+
+fn released(version: &str, is_trial: bool) -> Result<(String, ExitCode), String> {
+    let root = root::find()?;
+    let today = git::run(&root, "date".into(), &["-u", "+%F"])?.stdout;
+    let today = String::from_utf8_lossy(&today);
+    Ok(
+        match release::release(&root, version, today.trim(), is_trial)? {
+            Ok(told) => (told, ExitCode::SUCCESS),
+            Err(reasons) => (reasons, ExitCode::from(1)),
+        },
+    )
 }

@@ -1,6 +1,7 @@
 //! Versions as Cargo has them, and their order.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::str::FromStr;
 
 /// Three numbers, and what stands behind them if it comes before a release, such as `alpha.1`.
@@ -11,6 +12,10 @@ pub(crate) struct Version {
 }
 
 impl Version {
+    pub(crate) fn is_release(&self) -> bool {
+        self.before.is_none()
+    }
+
     /// The first version that is not compatible with this one any more.
     pub(crate) fn next_incompatible(&self) -> Self {
         let numbers = match self.numbers {
@@ -48,6 +53,17 @@ impl FromStr for Version {
             numbers: parts,
             before,
         })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.numbers;
+        write!(f, "{major}.{minor}.{patch}")?;
+        match &self.before {
+            Some(before) => write!(f, "-{before}"),
+            None => Ok(()),
+        }
     }
 }
 
