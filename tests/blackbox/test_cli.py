@@ -53,6 +53,7 @@ def fails(sets=None, *, code, mentions, **fields):
         ["store", "inspect", "--help"],
         ["store", "verify", "--help"],
         ["passwd", "--help"],
+        ["ready", "--help"],
         ["pub", "--help"],
         ["sub", "--help"],
     ],
@@ -77,7 +78,10 @@ def test_version():
     got = run("--version")
     assert got.returncode == 0 and got.stdout.startswith("heraldmq ") and any(c.isdigit() for c in got.stdout)
     told = dict(line.split(": ", 1) for line in got.stdout.splitlines()[1:])
-    assert told.keys() == {"commit", "target", "optimisation", "features"}, got.stdout
+    assert told.keys() == {"commit", "target", "optimisation", "protocol", "levels", "features"}, got.stdout
+    for name in ("protocol", "levels"):
+        oldest, newest = map(int, told[name].split("-"))
+        assert 1 <= oldest <= newest, got.stdout
     assert run("-V").stdout == got.stdout.splitlines()[0] + "\n"
 
 

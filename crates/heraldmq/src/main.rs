@@ -41,7 +41,7 @@ use failure::Failure;
 
 /// A message broker for MQTT 3.1, 3.1.1 and 5.0.
 #[derive(Parser)]
-#[command(name = "heraldmq", version, long_version = version::LONG, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "heraldmq", version, long_version = version::LONG.as_str(), arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -113,6 +113,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mqtt-client",
             "mqtt-proto",
             "net-api",
+            "peer-protocol",
             "report",
             "sizing",
             "store",
