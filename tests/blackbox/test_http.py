@@ -1,6 +1,7 @@
 """The HTTP endpoints: metrics, health, recent drops."""
 
 import json
+import socket
 import urllib.error
 import urllib.request
 
@@ -8,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from harness.broker import Broker
+from harness.broker import Broker, run
 from harness.wait import DEADLINE_S, until
 
 
@@ -106,3 +107,37 @@ def test_http_can_be_switched_off(name):
         assert broker.find("listening", kind="http") == []
         with broker.client(name) as client:
             client.ping()
+
+
+def ready(port, *options):
+    """`heraldmq ready` of the HTTP port: its exit code and the lines that it prints."""
+    got = run("ready", "--url", f"http://127.0.0.1:{port}", *options)
+    lines = (got.stdout + got.stderr).splitlines()
+    assert len(lines) == 1, got
+    return got.returncode, lines[0]
+
+
+def test_ready_is_a_command(broker):
+    assert ready(broker.http_port) == (0, "ready")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_a_node_that_waits_for_its_cluster_is_not_ready():
+    http, cluster = free_port(), free_port()
+    # Nobody answers at the seed, and a node that may not found a cluster waits for one.
+    sets = {"bootstrap": False, "http.port": http, "clusterConfig.host": "127.0.0.1", "clusterConfig.port": cluster}
+    with Broker({**sets, "clusterConfig.seedEndpoints": "127.0.0.1:1"}, ready=False):
+        code, line = until(lambda: (got := ready(http)) and "503" in got[1] and got, what="an answer")
+        assert code == 1 and "not ready" in line
+
+
+def test_a_node_that_has_ended_is_not_ready():
+    with Broker() as broker:
+        port = broker.http_port
+    code, line = ready(port)
+    assert code == 1 and str(port) in line

@@ -26,6 +26,7 @@ mod look;
 mod manual;
 mod passwd;
 mod publish;
+mod ready;
 mod secrets;
 mod serve;
 mod store;
@@ -76,6 +77,7 @@ enum Command {
     Ban(ban::Arguments),
     /// Say how a cluster is, and change it.
     Cluster(cluster::Arguments),
+    Ready(ready::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     Size(bench::size::Arguments),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Look(command) => return ended(look::run(&command)),
         Command::Ban(arguments) => ban::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Ready(arguments) => ready::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Size(arguments) => bench::size::run(&arguments),
         Command::Pub(arguments) => publish::run(&arguments),
