@@ -269,13 +269,15 @@ need_broker() {
     export HERALDMQ_BIN
 }
 
-# build_broker PROFILE: builds it, and says how far that is: on a terminal Cargo does.
+# build_broker PROFILE [TARGET]: builds it, and says how far that is: on a terminal Cargo does. With a target such as
+# x86_64-unknown-linux-gnu.2.28 it is built by zig, for that C library.
 build_broker() {
     profile=$1
-    set -- build --locked -p heraldmq --manifest-path "$root/Cargo.toml" --profile "$1"
+    built_in="$(target_dir)/${2:+${2%%.*}/}$profile"
+    set -- "${2:+zig}build" --locked -p heraldmq --manifest-path "$root/Cargo.toml" --profile "$1" ${2:+--target "$2"}
     # What Cargo leaves as it is, because only times have changed, is up to date from now on.
     if [ -t 2 ]; then
-        cargo "$@" && touch "$(target_dir)/$profile/heraldmq"
+        cargo "$@" && touch "$built_in/heraldmq"
         return
     fi
     # Also fetches them, in silence.
@@ -303,7 +305,32 @@ build_broker() {
     } >&2
     built=$(cat "$outcome")
     rm -f "$outcome"
-    [ "$built" = built ] && touch "$(target_dir)/$profile/heraldmq"
+    [ "$built" = built ] && touch "$built_in/heraldmq"
+}
+
+# The compiler by which the broker is built for an older C library than this machine's and for other machines: zig, and a
+# cargo that uses it. They come from PyPI, into a folder of their own.
+need_zig() {
+    zig="$(target_dir)/zig"
+    pinned="$root/packaging/zig.txt"
+    if ! cmp -s "$pinned" "$zig/installed"; then
+        need python3 python3
+        python3 -c 'import ensurepip' 2>/dev/null || install python3-venv
+        echo "installing $(grep -v '^#' "$pinned" | tr '\n' ' ')" >&2
+        rm -rf "$zig"
+        python3 -m venv "$zig/venv" && "$zig/venv/bin/pip" install -q --disable-pip-version-check -r "$pinned" >&2 ||
+            fail "zig cannot be installed from PyPI"
+        cp "$pinned" "$zig/installed"
+    fi
+    PATH="$zig/venv/bin:$PATH"
+    # What zig and cargo-zigbuild keep goes with the folder.
+    export ZIG_GLOBAL_CACHE_DIR="$zig/cache" ZIG_LOCAL_CACHE_DIR="$zig/cache" CARGO_ZIGBUILD_CACHE_DIR="$zig/wrappers"
+}
+
+# need_rust_target TARGET: the standard library for another machine.
+need_rust_target() {
+    [ -d "$(rustc --print target-libdir --target "$1")" ] || rustup target add "$1" >&2 ||
+        fail "Rust's standard library for $1 is needed: rustup target add $1"
 }
 
 # unstable TEST: says that a test has failed, and has passed when it was run once more, alone. scripts/test repeats it
