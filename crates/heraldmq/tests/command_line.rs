@@ -54,7 +54,14 @@ fn version_and_help_go_to_standard_output() {
         .collect();
     assert_eq!(
         keys,
-        ["commit", "target", "optimisation", "features"],
+        [
+            "commit",
+            "target",
+            "optimisation",
+            "protocol",
+            "levels",
+            "features"
+        ],
         "{rest}"
     );
     for command in ["serve", "check-config", "pub", "sub", "completions", "man"] {
