@@ -259,7 +259,8 @@ impl Held {
     fn go_behind(&mut self, delivery: &Delivery, came: Came) {
         let is_same = |of: &Delivery| of.message.body == delivery.message.body;
         let behind = |from: usize| {
-            let place = self.deliveries.iter().skip(from).position(is_same);
+            let mut near = self.deliveries.iter().skip(from).take(TWINS);
+            let place = near.position(is_same);
             place.map_or(from, |place| from + place + 1)
         };
         match came {
