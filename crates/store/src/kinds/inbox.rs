@@ -119,6 +119,10 @@ impl Kind for InboxMachine {
         }
     }
 
+    fn is_at_most_once(op: &InboxOp) -> bool {
+        matches!(op, InboxOp::DeliverLate { .. })
+    }
+
     fn agreed<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
         store_state::inbox::agreed(key, value)
     }

@@ -133,6 +133,12 @@ pub(crate) trait Kind: Split + Sync {
         false
     }
 
+    /// Whether an operation is refused, and not retried, by a node that does not know whether it was applied: applied twice it
+    /// would give a message of QoS 0 twice.
+    fn is_at_most_once(_op: &Self::Op) -> bool {
+        false
+    }
+
     /// The operation as it is retried by a node that does not know whether it was applied.
     fn retried(op: Self::Op) -> Self::Op {
         op

@@ -47,15 +47,20 @@ impl<M: Kind> Shard<M> {
     }
 
     /// Sends all requests again that are not answered, to the leader of `hint`. They stay marked as repetitions: an earlier
-    /// leader may have carried them out, also when the answer of this one is that another shard has their slot.
-    pub(crate) fn retry_forwarded(&self, hint: LeaderHint) {
+    /// leader may have carried them out, also when the answer of this one is that another shard has their slot. What must not
+    /// be carried out twice, and cannot be told from another request, is refused.
+    pub(crate) fn retry_forwarded(&self, listener: &dyn Listener, hint: LeaderHint) {
         let mut sent = self.routing.sent.lock();
+        let lost = sent.take(|sent| sent.work.is_at_most_once::<M>());
         sent.change(retried_work::<M>);
         let out: Vec<_> = sent
             .iter()
             .filter_map(|(id, sent)| Some((sent.bytes, written::<M>(id, sent)?)))
             .collect();
+        self.count_sent(sent.bytes());
         self.send(hint, out);
+        drop(sent);
+        self.refuse_work(listener, lost.into_iter().map(|sent| sent.work));
     }
 
     /// Sends work, with what it weighs, in messages that are not longer than they must be.
@@ -81,9 +86,13 @@ impl<M: Kind> Shard<M> {
     }
 
     /// Puts everything that is not answered back into the queue: this node leads now.
-    pub(crate) fn requeue_sent(&self) {
-        let back = self.routing.sent.lock().take(|_| true);
+    pub(crate) fn requeue_sent(&self, listener: &dyn Listener) {
+        let mut sent = self.routing.sent.lock();
+        let lost = sent.take(|sent| sent.work.is_at_most_once::<M>());
+        let back = sent.take(|_| true);
         self.count_sent(0);
+        drop(sent);
+        self.refuse_work(listener, lost.into_iter().map(|sent| sent.work));
         let again = |sent: Sent<Work<M::Op>>| (sent.bytes, retried_work::<M>(sent.work));
         self.queue.put_first(back.into_iter().map(again).collect());
     }

@@ -408,6 +408,11 @@ impl<M: Kind> Proposer<M> {
             .partition(|(_, request)| request.correlation_id.peer == 0);
         let finished = &self.shard.stats.finished;
         finished.fetch_add(foreign.len() as u64, Ordering::Release);
+        let (lost, own): (Vec<_>, Vec<_>) = own
+            .into_iter()
+            .partition(|(_, request)| M::is_at_most_once(&request.op));
+        let lost: Vec<_> = lost.into_iter().map(|(_, request)| request).collect();
+        self.shard.refuse(&*self.listener, &lost, Failure::Stopped);
         self.shard
             .queue
             .put_first(own.into_iter().map(retried_work::<M>).collect());

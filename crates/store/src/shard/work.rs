@@ -4,6 +4,7 @@ use store_state::api::{LastSlot, Read};
 use store_state::{CorrelationId, Request};
 use tokio::sync::oneshot;
 
+use crate::kinds::kind::Kind;
 use crate::shard::retained::PageRequest;
 
 /// What a shard can be given to do.
@@ -35,6 +36,11 @@ impl<O> Work<O> {
             Self::Page(request) => request.correlation_id,
             Self::Read(..) | Self::Stop(_) => CorrelationId::NONE,
         }
+    }
+
+    /// Whether it is refused, and not retried, by a node that does not know whether it was done.
+    pub(super) fn is_at_most_once<M: Kind<Op = O>>(&self) -> bool {
+        matches!(self, Self::Propose { request, .. } if M::is_at_most_once(&request.op))
     }
 
     /// Whether another node has sent it.

@@ -127,7 +127,7 @@ impl<M: Kind> ShardWorker<M> {
             attempt: self.attempts,
         };
         self.shard.time_out(&*self.listener, PATIENCE);
-        self.shard.requeue_sent();
+        self.shard.requeue_sent(&*self.listener);
         M::led(&*self.listener, self.shard.number, Some(node), term);
         self.shard.live(|machine, outlet| machine.announce(outlet));
         M::announced(&*self.listener, self.shard.number);
@@ -198,7 +198,7 @@ impl<M: Kind> ShardWorker<M> {
         );
         self.reopen();
         self.shard.time_out(&*self.listener, PATIENCE);
-        self.shard.retry_forwarded(hint);
+        self.shard.retry_forwarded(&*self.listener, hint);
         let mut look = interval(LOOK);
         loop {
             let mut work = Vec::new();

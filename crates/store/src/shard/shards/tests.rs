@@ -602,7 +602,7 @@ fn claim_for_child(leaders: u64) -> SessionOp {
     };
     parent.forward(led_by(2), vec![(1, work(of_loop(1), claim, false))]);
     for leader in 3..3 + leaders {
-        parent.retry_forwarded(led_by(leader));
+        parent.retry_forwarded(&ear, led_by(leader));
     }
     let is_childs = Event::SplitOff {
         token: 1,
@@ -633,5 +633,55 @@ fn a_claim_that_an_earlier_leader_may_have_carried_out_is_a_repetition_at_the_ch
             matches!(again, SessionOp::ClaimHoldingAgain(_)),
             "{again:?}"
         );
+    }
+}
+
+/// A message of QoS 0 for a session that lingers: nothing tells it from another one that says the same.
+fn late_message() -> InboxOp {
+    InboxOp::DeliverLate {
+        session: store_state::inbox::SessionName::Inbox(store_state::inbox::InboxId::new(0, 1)),
+        epoch: 1,
+        detached: false,
+        item: store_state::inbox::Item {
+            message: Arc::new(ApplicationMessage {
+                body: mqtt_proto::MessageBody::new("t", b"1"),
+                qos: mqtt_proto::QoS::AtMostOnce,
+                retain: false,
+                publisher: 0,
+                publisher_hash: 0,
+                expires_at: None,
+                taken_up: None,
+            }),
+            qos: mqtt_proto::QoS::AtMostOnce,
+            retain: false,
+            subscription_ids: mqtt_session::SubscriptionIdSet::None,
+            group: None,
+        },
+    }
+}
+
+#[test]
+fn what_may_be_kept_already_is_refused_when_the_leader_changes() {
+    let led_by = |leader| LeaderHint {
+        leader,
+        is_reachable: true,
+        ..LeaderHint::default()
+    };
+    for leads_itself in [false, true] {
+        let ear = Ear::default();
+        let shards = shards_of::<InboxMachine>(1, Some(Arc::new(Nobody)));
+        let shard = shards.get(0).unwrap();
+        let late = (1, work(of_loop(1), late_message(), false));
+        shard.forward(led_by(2), vec![late, (1, of_session(0, 2))]);
+        if !leads_itself {
+            shard.retry_forwarded(&ear, led_by(3));
+        }
+        shard.requeue_sent(&ear);
+        let heard = ear.0.lock().unwrap();
+        assert!(
+            matches!(**heard, [(0, Event::Failed { token: 1, .. })]),
+            "{heard:?}"
+        );
+        assert_eq!(taken(&shards, 0), [(of_loop(2), None)]);
     }
 }
