@@ -442,7 +442,9 @@ impl World {
                 let client = &self.clients.clients[index];
                 if client.is_durable {
                     self.history.give(index, number);
+                    self.check_unconfirmed(index, number);
                 }
+                let client = &self.clients.clients[index];
                 let is_leaving = |link: &Link| matches!(link.stage, Stage::Leaving);
                 if client.link.as_ref().is_some_and(is_leaving) && !client.has_session {
                     // It came before the DISCONNECT that ends the session had arrived, if that ever does.
@@ -490,6 +492,19 @@ impl World {
                     filters.entry(filter).or_insert(Subscribed { since });
                 }
             }
+        }
+    }
+
+    /// P4: a message of QoS 0 is given to a session once. While shards have no leader, or nodes do not reach each other, it may
+    /// come by both of its ways (docs/decisions/0031-qos0-of-durable-sessions.md).
+    fn check_unconfirmed(&mut self, index: usize, number: u64) {
+        let is_wrong = self.history.published.get(&number).is_some_and(|message| {
+            message.qos == QoS::AtMostOnce && self.has_been_settled_since(message.begun)
+        });
+        let given = self.history.given.get(&(index, number));
+        if is_wrong && let Some(times) = given.map(|given| given.times).filter(|times| *times > 1) {
+            let what = format!("client {index} was given {number} of QoS 0 {times} times (P4)");
+            self.history.wrong(what);
         }
     }
 
@@ -783,7 +798,8 @@ impl World {
             0 => format!("s/{index}"),
             _ => format!("t/{}", self.chance.below(TOPICS)),
         };
-        let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][self.chance.below(2)];
+        let all = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
+        let qos = all[self.chance.below(all.len())];
         self.publish_to(index, topic, qos, false);
     }
 
@@ -810,6 +826,7 @@ impl World {
         published.expect("there is room");
         let published = Published {
             publisher: Some(index),
+            connection: client.link.as_ref().map(|link| link.number),
             topic: sent.topic,
             qos,
             is_of_session: client.is_durable,

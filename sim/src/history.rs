@@ -10,6 +10,8 @@ use mqtt_session::DropReason;
 pub(crate) struct Published {
     /// `None`: it is a will.
     pub(crate) publisher: Option<usize>,
+    /// The connection that it was first sent by.
+    pub(crate) connection: Option<ConnectionNumber>,
     pub(crate) topic: String,
     pub(crate) qos: QoS,
     /// Its publisher has a session that outlives connections: what it sends again is known to be the same.

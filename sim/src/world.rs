@@ -207,6 +207,11 @@ impl World {
             && self.alive().len() == self.members().len()
     }
 
+    /// Whether they have since a time, and for long enough before.
+    pub(crate) fn has_been_settled_since(&self, time: u64) -> bool {
+        self.is_settled() && self.disturbed_at + SETTLED <= time
+    }
+
     fn at(&mut self, time: u64, happening: Happening) {
         let number = self.number();
         self.agenda.insert((time, number), happening);
