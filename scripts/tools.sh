@@ -273,15 +273,18 @@ need_broker() {
 # x86_64-unknown-linux-gnu.2.28 it is built by zig, for that C library.
 build_broker() {
     profile=$1
+    # Who waits for a first broker does not wait for the load-testing tool.
+    left_out=''
+    [ "$1" != serve ] || left_out=--no-default-features
     built_in="$(target_dir)/${2:+${2%%.*}/}$profile"
-    set -- "${2:+zig}build" --locked -p heraldmq --manifest-path "$root/Cargo.toml" --profile "$1" ${2:+--target "$2"}
+    set -- "${2:+zig}build" --locked -p heraldmq --manifest-path "$root/Cargo.toml" --profile "$1" ${2:+--target "$2"} $left_out
     # What Cargo leaves as it is, because only times have changed, is up to date from now on.
     if [ -t 2 ]; then
         cargo "$@" && touch "$built_in/heraldmq"
         return
     fi
     # Also fetches them, in silence.
-    crates=$(cargo tree --locked --manifest-path "$root/Cargo.toml" -p heraldmq -e normal,build --prefix none |
+    crates=$(cargo tree --locked --manifest-path "$root/Cargo.toml" -p heraldmq $left_out -e normal,build --prefix none |
         sed 's/ (\*)$//' | sort -u | wc -l)
     outcome=$(mktemp)
     # cargo's own lines go into a pipe, in which its exit code would be lost.

@@ -31,9 +31,9 @@ case $1 in
     build)
         echo "$*" >>{root}/built
         for name in a b; do echo "   Compiling $name v1" >&2; done
-        mkdir -p {target}/quick
-        cp {root}/new-broker {target}/quick/heraldmq
-        echo "{target}/quick/heraldmq: {root}/.git/logs/HEAD {root}/crates {source}" >{target}/quick/heraldmq.d
+        mkdir -p {target}/serve
+        cp {root}/new-broker {target}/serve/heraldmq
+        echo "{target}/serve/heraldmq: {root}/.git/logs/HEAD {root}/crates {source}" >{target}/serve/heraldmq.d
         [ ! -e {root}/broken ] || {{ echo "error: it does not compile" >&2; exit 101; }}
         ;;
 esac
@@ -103,8 +103,8 @@ def test_it_builds_quickly_and_once(checkout):
     for path in checkout.root.rglob("*"):
         age(path, 60)
     assert checkout.runs("--set", "log.level=debug") == "built serve --set log.level=debug"
-    assert len(checkout.builds) == 1 and "--profile quick" in checkout.builds[0]
-    assert (checkout.root / "target/bin/heraldmq").resolve() == checkout.target / "quick/heraldmq"
+    assert len(checkout.builds) == 1 and "--profile serve" in checkout.builds[0]
+    assert (checkout.root / "target/bin/heraldmq").resolve() == checkout.target / "serve/heraldmq"
     assert checkout.runs() == "built serve"
     assert len(checkout.builds) == 1
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use admin::{KeyFile, KeyFileError, KeyId, Role};
 use clap::Subcommand;
-use report::Table;
+use text_table::Table;
 
 use crate::failure::Failure;
 

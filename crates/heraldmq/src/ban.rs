@@ -8,8 +8,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use admin::page::Page;
 use clap::Subcommand;
 use guard::{Ban, Subject};
-use report::Table;
 use serde_json::json;
+use text_table::Table;
 
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};

@@ -11,8 +11,8 @@ use admin::cluster::{
 };
 use clap::Subcommand;
 use config::Endpoint;
-use report::Table;
 use serde_json::{Value, json};
+use text_table::Table;
 
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};

@@ -14,6 +14,7 @@ mod acl;
 mod allocator;
 mod api_key;
 mod ban;
+#[cfg_attr(not(feature = "bench"), path = "bench_left_out.rs")]
 mod bench;
 mod check_config;
 mod class;

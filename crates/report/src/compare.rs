@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use crate::figures::ratio;
 use crate::record::{Counts, Latency, Record};
-use crate::table::Table;
 use crate::tables;
-use crate::units::{self, NONE};
+use text_table::Table;
+use text_table::units::{self, NONE};
 
 /// A figure of a distribution.
 type Part = (&'static str, fn(&Latency) -> f64);

@@ -19,8 +19,8 @@ use std::fmt::Write;
 use self::chart::Drawing;
 use self::escaped::Escaped;
 use crate::record::Record;
-use crate::table::Table;
 use crate::tables;
+use text_table::Table;
 
 const STYLE: &str = include_str!("../assets/page.css");
 

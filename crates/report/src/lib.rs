@@ -20,9 +20,7 @@ mod html;
 mod json;
 mod record;
 mod summary;
-mod table;
 mod tables;
-pub mod units;
 
 /// The fixture names this crate as the example that shares it does.
 #[cfg(test)]
@@ -37,4 +35,3 @@ pub use record::{
     PublishedFigures, PublisherCounts, QosNumber, Record, Sample, Scaling, Setting, ShardCount,
     Shards, SplitCount, SystemUsage, Usage,
 };
-pub use table::Table;

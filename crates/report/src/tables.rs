@@ -6,8 +6,8 @@ use crate::figures::{CpuTime, KINDS, Kind};
 use crate::record::{
     Columns, Latency, Load, PublishedFigures, Record, Setting, ShardCount, Shards,
 };
-use crate::table::Table;
-use crate::units::{self, NONE};
+use text_table::Table;
+use text_table::units::{self, NONE};
 
 /// Publishers that are shown at most; the record may have thousands.
 const PUBLISHERS: usize = 10;

@@ -3,7 +3,7 @@
 //! Deliberately absent: sessions without inboxes, the options of the broker, and shards of nodes that are
 //! not watched, about which metrics say nothing.
 
-use report::units;
+use text_table::units;
 
 use super::node::{Holdings, Node};
 use crate::failure::Failure;

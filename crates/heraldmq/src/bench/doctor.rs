@@ -10,7 +10,7 @@ use host::kernel::{Finding, Matters, Need, PrintedHere, Severity, Side};
 use loadtest::most_connections;
 use loadtest::workload::Login;
 use mqtt_proto::ProtocolVersion;
-use report::Table;
+use text_table::Table;
 
 use super::scenario::{Chosen, Share};
 use super::target;

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use loadtest::News;
-use report::{Phase, units};
+use report::Phase;
+use text_table::units;
 
 use super::observers::{Announcement, current_phase, missing};
 use super::systems;

@@ -2,7 +2,7 @@
 
 use loadtest::workload::{Activity, Churn, Messages, Pace, Part, Retained, Wills};
 use loadtest::{Topology, Workload};
-use report::Table;
+use text_table::Table;
 
 /// A row per part, and one for all of them.
 pub(super) fn table(workload: &Workload) -> Table {

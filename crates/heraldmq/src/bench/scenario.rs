@@ -8,7 +8,7 @@ use std::{fmt, fs};
 use loadtest::workload::Login;
 use loadtest::{Plan, Published, Workload, published, tbmq};
 use mqtt_proto::ProtocolVersion;
-use report::Table;
+use text_table::Table;
 
 use super::parts;
 use super::premises;

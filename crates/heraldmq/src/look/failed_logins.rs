@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use admin::api::{FailedLoginsRow, FailedUser};
-use report::Table;
+use text_table::Table;
 
 use super::cells::{ago, number, shown};
 use super::shown::{EXIT_CODES, Shown, print_whole};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use admin::api::{ClientRow, DropRow, NodeRow, SettingRow, ShardRow, SubscriptionRow, Voter};
-use report::Table;
+use text_table::Table;
 
 use super::cells::{ago, number, or_dash, shown};
 use super::shown::{EXIT_CODES, Shown, Walk, print_list, print_whole};

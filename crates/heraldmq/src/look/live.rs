@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use admin::api::{ClientRates, Counts, Event, Gap, Stats};
 use admin::page::Missing;
-use report::Table;
+use text_table::Table;
 
 use super::cells::{number, rate, shown};
 use super::shown::{EXIT_CODES, Shown, exit_code, path_of, print};

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use admin::api::{DecidedBy, Match, Outcome, Verdict};
-use report::Table;
 use serde_json::json;
+use text_table::Table;
 
 use super::cells::{number, or_dash, shown};
 use super::shown::{EXIT_CODES, exit_code, print};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use admin::api::{QueuePurge, QueueRow, QueuedMessage, RetainedRow};
-use report::Table;
+use text_table::Table;
 
 use super::cells::{ago, number, or_dash, rate, shown};
 use super::shown::{EXIT_CODES, Shown, Walk, path_of, print, print_list, print_whole};

@@ -4,9 +4,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use admin::page::{Missing, Page};
-use report::Table;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use text_table::Table;
 
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use admin::api::{BusyClient, BusyTopic, Counts, QueueRow, Stats};
 use admin::cluster::NodeId;
 use admin::page::Page;
-use report::Table;
 use serde::de::DeserializeOwned;
+use text_table::Table;
 
 use super::cells::{milliseconds, number, rate, shown};
 use super::messages::queues_table;

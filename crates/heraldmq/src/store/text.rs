@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use report::Table;
-use report::units::count;
 use store::{Finding, LogSurvey, NodeSurvey, Outcome, Recovered, ShardLog, ShardSurvey, UnixMs};
 use store_state::api::StoreId;
+use text_table::Table;
+use text_table::units::count;
 
 /// Shown where there is nothing, or nothing that could be read.
 const NONE: &str = "-";

@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use crate::units;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use text_table::units;
 
 /// Beyond this a figure is nonsense, and drawing it would overflow.
 const LARGEST: f64 = 1e15;

@@ -10,7 +10,7 @@ use super::chart::{Chart, Drawing, Line, Mark, Weight};
 use crate::figures::ratio;
 use crate::record::{Phase, PublishedFigures, Record, Sample, ShardCount, Shards};
 use crate::tables;
-use crate::units;
+use text_table::units;
 
 /// A published figure is drawn if it is at most so many times what was measured; beyond, it would press
 /// the lines to the ground.

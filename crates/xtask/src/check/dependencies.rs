@@ -118,15 +118,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "sizing",
             "store",
             "store-state",
+            "text-table",
             "transport",
         ],
     ),
     // Tools: no part of the broker, and without knowledge of what is inside.
-    ("report", &[]),
+    ("report", &["text-table"]),
+    ("text-table", &[]),
     ("sizing", &[]),
     (
         "loadtest",
-        &["host", "mqtt-client", "mqtt-proto", "report", "transport"],
+        &[
+            "host",
+            "mqtt-client",
+            "mqtt-proto",
+            "report",
+            "text-table",
+            "transport",
+        ],
     ),
     ("crash-test", &["mqtt-client", "mqtt-proto"]),
     (

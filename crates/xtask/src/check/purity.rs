@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "route-exchange",
     "sizing",
     "store-state",
+    "text-table",
     "topic-router",
 ];
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use loadtest::endless::{Count, Counts, Run, Times};
-use report::units;
+use text_table::units;
 
 use super::live;
 use crate::failure::complain;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use report::Table;
 use sizing::{Cluster, Demand, Needs, Prices, Resource, Slopes};
+use text_table::Table;
 
 /// Kinds of machines that are shown.
 const SHOWN: usize = 4;
@@ -162,7 +162,7 @@ fn amount(resource: Resource, amount: f64) -> String {
 
 /// A whole number with commas.
 fn number(number: f64) -> String {
-    report::units::count(number.round() as u64)
+    text_table::units::count(number.round() as u64)
 }
 
 /// Small ones keep two digits that mean something.

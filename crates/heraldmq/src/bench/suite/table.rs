@@ -1,6 +1,7 @@
 //! What came of a suite, on the terminal.
 
-use report::{Latency, PublishedFigures, Record, Table};
+use report::{Latency, PublishedFigures, Record};
+use text_table::Table;
 
 const NONE: &str = "-";
 

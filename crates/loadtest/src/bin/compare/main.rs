@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use report::Table;
 use serde_json::{Map, Value, json};
+use text_table::Table;
 
 use brokers::{Launcher, Which};
 use rows::{Columns, Failure, Row};

@@ -1,6 +1,6 @@
 //! A table of text with aligned columns.
 //!
-//! Deliberately absent: what the cells mean; see `tables.rs`.
+//! Deliberately absent: what the cells mean; see `tables.rs` of `report`.
 
 use std::fmt::{self, Write as _};
 
@@ -47,12 +47,12 @@ impl Table {
     }
 
     /// The header.
-    pub(crate) fn header(&self) -> &[String] {
+    pub fn header(&self) -> &[String] {
         self.rows.first().map_or(&[], Vec::as_slice)
     }
 
     /// What stands below the header.
-    pub(crate) fn rows(&self) -> &[Vec<String>] {
+    pub fn rows(&self) -> &[Vec<String>] {
         self.rows.get(1..).unwrap_or_default()
     }
 }

@@ -1,14 +1,14 @@
 //! Figures as a person reads them: digits in groups, as many decimals as mean something.
 //!
-//! Deliberately absent: what a program reads; `json.rs` and `csv.rs` write numbers as they are.
+//! Deliberately absent: what a program reads; JSON and CSV have numbers as they are.
 
 use std::ops::RangeInclusive;
 
 /// Shown where there is no figure.
-pub(crate) const NONE: &str = "-";
+pub const NONE: &str = "-";
 
 /// Where there is a figure, as `text` shows it.
-pub(crate) fn or_none(value: Option<f64>, text: fn(f64) -> String) -> String {
+pub fn or_none(value: Option<f64>, text: fn(f64) -> String) -> String {
     value.map_or_else(|| NONE.to_owned(), text)
 }
 
@@ -45,7 +45,7 @@ pub fn bytes(value: f64) -> String {
 }
 
 /// Bytes per second; below a MB as KB.
-pub(crate) fn traffic(value: f64) -> String {
+pub fn traffic(value: f64) -> String {
     if value < 1e6 {
         format!("{:.1} KB", value / 1e3)
     } else {
@@ -54,7 +54,7 @@ pub(crate) fn traffic(value: f64) -> String {
 }
 
 /// From the least to the most; one figure if both are shown alike.
-pub(crate) fn span(span: &RangeInclusive<f64>, text: fn(f64) -> String) -> String {
+pub fn span(span: &RangeInclusive<f64>, text: fn(f64) -> String) -> String {
     let (least, most) = (text(*span.start()), text(*span.end()));
     if least == most {
         return most;
@@ -67,12 +67,12 @@ pub(crate) fn span(span: &RangeInclusive<f64>, text: fn(f64) -> String) -> Strin
 }
 
 /// `12.3`.
-pub(crate) fn one_decimal(value: f64) -> String {
+pub fn one_decimal(value: f64) -> String {
     format!("{value:.1}")
 }
 
 /// `12.34`.
-pub(crate) fn two_decimals(value: f64) -> String {
+pub fn two_decimals(value: f64) -> String {
     format!("{value:.2}")
 }
 
