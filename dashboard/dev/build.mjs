@@ -64,7 +64,7 @@ function licenses(inputs) {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const folder = join(root, "dist");
+  const folder = process.argv[2] ?? join(root, "dist");
   await buildInto(folder);
   const first = ["index.html", "icon.svg", ...files(folder).filter((name) => /^assets\/(dashboard|page)-[^.]+\.(js|css)$/.test(name))];
   const size = (end) => first.reduce((sum, name) => sum + readFileSync(join(folder, name + end)).length, 0);

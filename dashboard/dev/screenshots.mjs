@@ -1,4 +1,5 @@
-// Takes the pictures of docs/images/dashboard. DASHBOARD_URL names a dashboard that runs, such as that of dev/try.mjs; without
+// Takes pictures of all pages, into target/screenshots; those that documents show are in docs/images/dashboard, and are copied there
+// when a release is made. DASHBOARD_URL names a dashboard that runs, such as that of dev/try.mjs; without
 // it, a cluster is started and given some minutes, and in the end one of its nodes is killed for the pictures `…-down.png`.
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -7,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { open } from "./browser.mjs";
 import { password } from "./cluster.mjs";
 
-const folder = join(dirname(fileURLToPath(import.meta.url)), "../../docs/images/dashboard");
+const folder = join(dirname(fileURLToPath(import.meta.url)), "../../target/screenshots");
 const hashes = {
   overview: "overview", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", busiest: "top", drops: "drops",
   topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
