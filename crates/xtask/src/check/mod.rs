@@ -1,7 +1,8 @@
 //! `check`: rules of the code base that no compiler knows, and a ratchet for what is not true yet.
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
-//! `readmes`, `words`, `habits`, `page`, `golden`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `readmes`, `words`, `habits`, `page`, `golden`,
+//! `large_files`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -15,6 +16,7 @@ mod finding;
 mod golden;
 mod habits;
 mod headers;
+mod large_files;
 mod page;
 mod parts;
 mod purity;
@@ -104,6 +106,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(words::findings(root, &crates)?);
     found.extend(page::findings(root, &crates));
     found.extend(golden::findings(root).map_err(fail)?);
+    found.extend(large_files::findings(root)?);
     Ok(found)
 }
 
