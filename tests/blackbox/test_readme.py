@@ -1,4 +1,4 @@
-"""README.md: the commands of "What survives" and "Three nodes", run as they are printed.
+"""README.md and docs/operate/three-nodes.md: their commands, run as they are printed.
 
 Invariant: each command runs in a network and a process tree of its own, because the ports are those of the page, and
 `pkill -f 'heraldmq serve'` would end the brokers of other tests. What the page leaves to the reader is done here, at the
@@ -17,7 +17,9 @@ import pytest
 from harness.broker import BINARY, environment
 from harness.wait import DEADLINE_S, until
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = "README.md"
+THREE_NODES = "docs/operate/three-nodes.md"
 APART = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--net")
 SETTLE_S = DEADLINE_S
 
@@ -29,19 +31,19 @@ def may_be_apart() -> bool:
 pytestmark = pytest.mark.skipif(not may_be_apart(), reason="only root has namespaces of its own")
 
 
-def blocks(section, language) -> list[str]:
-    """The blocks of a language in a section of README.md."""
-    text = re.search(rf"^## {section}$(.*?)^## ", README.read_text(), re.MULTILINE | re.DOTALL)
-    assert text, f"README.md has no section {section}"
+def blocks(page, section, language) -> list[str]:
+    """The blocks of a language in a section of a page."""
+    text = re.search(rf"^## {section}$(.*?)^## ", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert text, f"{page} has no section {section}"
     found = re.findall(rf"^```{language}\n(.*?)^```", text[1], re.MULTILINE | re.DOTALL)
-    assert found, f"section {section} of README.md has no block of {language}"
+    assert found, f"section {section} of {page} has no block of {language}"
     return found
 
 
-def commands(section) -> list[str]:
+def commands(page, section) -> list[str]:
     """The commands of a section: lines, or loops of several lines."""
     found, begun = [], ""
-    for line in "".join(blocks(section, "sh")).splitlines():
+    for line in "".join(blocks(page, section, "sh")).splitlines():
         begun += line + "\n"
         if line and subprocess.run(["sh", "-n"], input=begun, text=True, capture_output=True).returncode == 0:
             found.append(begun)
@@ -156,16 +158,16 @@ def formed(terminal, command):
 
 def test_what_survives(terminal):
     terminal.serve()
-    typed = commands("What survives")
+    typed = commands(README, "What survives")
     for command in typed:
         type_in(terminal, command)
     assert any("# prints: open" in command for command in typed)
 
 
 def test_three_nodes(terminal):
-    (node1,) = blocks("Three nodes", "yaml")
+    (node1,) = blocks(THREE_NODES, "Starting them", "yaml")
     (terminal.folder / "node1.yml").write_text(node1)
-    typed = commands("Three nodes")
+    typed = commands(THREE_NODES, "Starting them")
     for command in typed:
         type_in(terminal, command)
     assert any("# prints: open" in command for command in typed)
