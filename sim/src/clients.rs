@@ -20,7 +20,7 @@ use mqtt_proto::{
 
 use crate::history::{ConnectionNumber, Look, Published, Subscribed, Will, WillFate};
 use crate::node::{LOOPS, Life, Node};
-use crate::promises::retained;
+use crate::promises::{self, retained};
 use crate::world::World;
 
 /// Messages of one client that are not acknowledged.
@@ -442,7 +442,13 @@ impl World {
                 let client = &self.clients.clients[index];
                 if client.is_durable {
                     self.history.give(index, number);
-                    self.check_unconfirmed(index, number);
+                    if let Some(since) = self.settled_since() {
+                        promises::p04_once::check_unconfirmed(
+                            &mut self.history,
+                            (index, number),
+                            since,
+                        );
+                    }
                 }
                 let client = &self.clients.clients[index];
                 let is_leaving = |link: &Link| matches!(link.stage, Stage::Leaving);
@@ -495,24 +501,11 @@ impl World {
         }
     }
 
-    /// P4: a message of QoS 0 is given to a session once. While shards have no leader, or nodes do not reach each other, it may
-    /// come by both of its ways (docs/decisions/0031-qos0-of-durable-sessions.md).
-    fn check_unconfirmed(&mut self, index: usize, number: u64) {
-        let is_wrong = self.history.published.get(&number).is_some_and(|message| {
-            message.qos == QoS::AtMostOnce && self.has_been_settled_since(message.begun)
-        });
-        let given = self.history.given.get(&(index, number));
-        if is_wrong && let Some(times) = given.map(|given| given.times).filter(|times| *times > 1) {
-            let what = format!("client {index} was given {number} of QoS 0 {times} times (P4)");
-            self.history.wrong(what);
-        }
-    }
-
     /// P5: when CONNACK comes, no node serves an earlier connection of the session. A node that is down, or that others
     /// may take for down, is not waited for. Nor are connections of clean sessions while the leader that has taken over
     /// their directory is told of them (P10).
     fn check_owner(&mut self, index: usize) {
-        if !self.clients.clients[index].is_durable || !self.is_settled() {
+        if !self.clients.clients[index].is_durable || self.settled_since().is_none() {
             return;
         }
         let mut earlier = self.clients.stale.iter();

@@ -200,16 +200,13 @@ impl World {
         &self.versions[self.versions.len() - 1]
     }
 
-    /// Whether all nodes have reached each other for long enough that each knows it of all.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.disturbed_at + SETTLED <= self.now
+    /// Since when all nodes have reached each other for long enough that each knows it of all; `None`: they have not.
+    pub(crate) fn settled_since(&self) -> Option<u64> {
+        let since = self.disturbed_at + SETTLED;
+        let is_settled = since <= self.now
             && self.network.cut.is_empty()
-            && self.alive().len() == self.members().len()
-    }
-
-    /// Whether they have since a time, and for long enough before.
-    pub(crate) fn has_been_settled_since(&self, time: u64) -> bool {
-        self.is_settled() && self.disturbed_at + SETTLED <= time
+            && self.alive().len() == self.members().len();
+        is_settled.then_some(since)
     }
 
     fn at(&mut self, time: u64, happening: Happening) {

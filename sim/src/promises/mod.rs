@@ -4,7 +4,7 @@ mod calm;
 mod p01_acknowledged_is_kept;
 mod p03_routes;
 mod p04_in_order;
-mod p04_once;
+pub(crate) mod p04_once;
 mod p06_wills;
 pub(crate) mod quiet;
 mod ranges;

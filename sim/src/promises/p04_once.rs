@@ -47,3 +47,20 @@ pub(super) fn check(history: &History) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// P4: a message of QoS 0 is given to a session once, if nothing has gone wrong since a time before it was published. While shards
+/// have no leader, or nodes do not reach each other, it may come by both of its ways
+/// (docs/decisions/0031-qos0-of-durable-sessions.md).
+pub(crate) fn check_unconfirmed(history: &mut History, of: (usize, u64), settled_since: u64) {
+    let (client, number) = of;
+    let is_judged = history
+        .published
+        .get(&number)
+        .is_some_and(|message| message.qos == QoS::AtMostOnce && settled_since <= message.begun);
+    let times = history.given.get(&of).map_or(0, |given| given.times);
+    if is_judged && times > 1 {
+        history.wrong(format!(
+            "client {client} was given {number} of QoS 0 {times} times (P4)"
+        ));
+    }
+}
