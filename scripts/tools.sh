@@ -273,7 +273,7 @@ need_broker() {
 # x86_64-unknown-linux-gnu.2.28 it is built by zig, for that C library.
 build_broker() {
     profile=$1
-    # Who waits for a first broker does not wait for the load-testing tool.
+    # Who waits for a first broker does not wait for the load-testing tool and the memory allocator.
     left_out=''
     [ "$1" != serve ] || left_out=--no-default-features
     built_in="$(target_dir)/${2:+${2%%.*}/}$profile"

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 ///
 /// Always: what is asked for is not there.
 pub(crate) fn run(_: &Arguments) -> Result<(), Failure> {
-    let message = "this program was built without `bench` and `size`, to be there sooner\n\
+    let message = "this program was built without `bench` and `size`, and without optimisations, to be there sooner\n\
         `cargo build --release -p heraldmq` builds one that has both, in target/release";
     Err(Failure::Usage(message.to_owned()))
 }

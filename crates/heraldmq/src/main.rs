@@ -11,6 +11,7 @@
 //! Where to read next: one file per subcommand.
 
 mod acl;
+#[cfg(feature = "jemalloc")]
 mod allocator;
 mod api_key;
 mod ban;

@@ -20,10 +20,15 @@ pub(crate) static LONG: LazyLock<String> = LazyLock::new(|| {
             "\noptimisation: ",
             env!("HERALD_BUILD_OPTIMISATION"),
             "\nprotocol: {}\nlevels: {}",
-            "\nfeatures: MQTT 3.1, 3.1.1, 5.0; TLS (rustls, aws-lc); WebSocket; PROXY protocol; PostgreSQL; jemalloc",
+            "\nfeatures: MQTT 3.1, 3.1.1, 5.0; TLS (rustls, aws-lc); WebSocket; PROXY protocol; PostgreSQL{}",
         ),
         range(&VERSIONS),
         range(&(Level::OLDEST.0..=Level::NEWEST.0)),
+        if cfg!(feature = "jemalloc") {
+            "; jemalloc"
+        } else {
+            ""
+        },
     )
 });
 
