@@ -99,6 +99,13 @@ impl<M: Kind> ReplicaController<M> {
                 if !group.progress().is_some_and(|p| has_caught_up(&p, *node)) {
                     return Ok(());
                 }
+                // It would let another one lead again before it is made anew, and so on, twice a second.
+                if let [voters] = &standing.members.voters[..] {
+                    let (own, comparison) = (self.shard.routing.node, &self.shard.comparison);
+                    if comparison.differs(*node, own, voters) {
+                        return Ok(());
+                    }
+                }
                 tracing::info!(
                     store = M::NAME,
                     shard = self.shard.number,

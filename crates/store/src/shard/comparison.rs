@@ -247,6 +247,18 @@ impl Comparison {
         }
     }
 
+    /// Whether the replica of another node holds something else than the majority, to which the one of the node `own` belongs.
+    pub(crate) fn differs(&self, node: u64, own: u64, voters: &BTreeSet<u64>) -> bool {
+        if self.verdict(own, voters) != Verdict::Agrees {
+            return false;
+        }
+        let inner = self.0.lock();
+        let here = inner.own.and_then(|holds| holds.digest);
+        let there = inner.others.get(&node).and_then(|holds| holds.digest);
+        let both = here.zip(there);
+        both.is_some_and(|(here, there)| here.applied == there.applied && here != there)
+    }
+
     /// The voters that hold what a majority holds.
     pub(crate) fn majority(&self, own: u64, voters: &BTreeSet<u64>) -> Vec<u64> {
         let majority = match self.verdict(own, voters) {
@@ -347,6 +359,26 @@ mod tests {
         ] {
             assert_eq!(verdict(own, others, voters), expected, "{own:?} {others:?}");
         }
+    }
+
+    #[test]
+    fn another_replica_differs_if_a_majority_holds_what_is_here() {
+        let [a, b] = [1, 2].map(|content| Digest::of(9, content));
+        let voters = [OWN, 2, 3].into();
+        let differs = |own, others: &[(u64, Digest)]| {
+            let comparison = Comparison::default();
+            comparison.0.lock().own = Some(Holds::at(11, Some(own)));
+            for (node, digest) in others {
+                comparison.handle_other(*node, Holds::at(11, Some(*digest)));
+            }
+            comparison.differs(3, OWN, &voters)
+        };
+        assert!(differs(a, &[(2, a), (3, b)]));
+        assert!(!differs(a, &[(2, a), (3, a)]));
+        assert!(!differs(a, &[(2, a)]), "it has said nothing");
+        assert!(!differs(a, &[(2, a), (3, Digest::of(8, 2))]), "of before");
+        assert!(!differs(b, &[(2, a), (3, a)]), "the one here differs");
+        assert!(!differs(a, &[(3, b)]), "nobody knows who is right");
     }
 
     #[test]
