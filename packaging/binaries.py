@@ -43,7 +43,7 @@ def brokers(path: pathlib.Path):
     if name.endswith(".deb") and "-dbgsym" not in name:
         tar = subprocess.run(["dpkg-deb", "--fsys-tarfile", path], check=True, capture_output=True).stdout
         yield named, in_tar(tar, "./usr/bin/heraldmq")
-    elif name.endswith(".tar.gz"):
+    elif name.endswith(".tar.gz") and named:
         yield named, in_tar(path.read_bytes(), name.removesuffix(".tar.gz") + "/heraldmq")
     elif name.endswith(".whl"):
         with zipfile.ZipFile(path) as wheel:
