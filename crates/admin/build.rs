@@ -55,13 +55,13 @@ fn main() {
         // If it is not there, this runs again at the next build.
         println!("cargo::rerun-if-changed={}", dist.display());
         if dist.join("index.html").exists() {
-            copy(&dist, &out)
+            clear(&out).and_then(|()| copy(&dist, &out))
         } else if env::var_os(IS_NEEDED).is_some() {
             println!("cargo::error=the dashboard cannot be built: {missing}");
             return;
         } else {
             println!("cargo::warning=the broker will have no dashboard: {missing}");
-            stand_in(&out)
+            clear(&out).and_then(|()| stand_in(&out))
         }
     } else {
         Ok(())
@@ -111,6 +111,14 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{name}: {}", said.unwrap_or("it failed")))
 }
 
+/// Removes what an earlier build, or half of this one, has left there.
+fn clear(out: &Path) -> io::Result<()> {
+    if out.exists() {
+        fs::remove_dir_all(out)?;
+    }
+    Ok(())
+}
+
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -126,9 +134,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn stand_in(out: &Path) -> io::Result<()> {
-    if out.exists() {
-        fs::remove_dir_all(out)?;
-    }
     fs::create_dir_all(out)?;
     fs::write(out.join("index.html"), STAND_IN)
 }
