@@ -13,6 +13,7 @@ mod bridge;
 pub mod classes;
 mod clients;
 mod connect;
+mod dispatch;
 mod drain;
 mod drops;
 mod events;
@@ -38,12 +39,14 @@ mod stats;
 mod subscribe;
 mod sys;
 mod traffic;
+mod turn;
 mod will;
 
 pub use backpressure::pairs::HeldBy;
 pub use backpressure::slow::SlowSubscribers;
-pub use clients::{ClientLoop, Done, FromLoop, LoopMessage, STORED_NAME};
+pub use clients::{Done, FromLoop, LoopMessage};
 pub use connect::departures::Departure;
+pub use dispatch::ClientLoop;
 pub use drops::{Drop, Drops, DropsSince, Reason};
 pub use events::{
     ClientEvent, Happened, SessionEvent, SessionHappened, SubscriptionEvent, SubscriptionHappened,
@@ -52,6 +55,7 @@ pub use excerpt::excerpt;
 pub use key::SessionKey;
 pub use node::{Node, NodeOptions, Pressure};
 pub use peers::{CROWDED, Links, PeerEvent, Peers, Place, TICK_MS, ThisNode};
+pub use publish::STORED_NAME;
 pub use publish::direct::Direct;
 pub use publish::latency::LatencyStats;
 pub use publish::operator::{Operator, PublishForOperator, Published};

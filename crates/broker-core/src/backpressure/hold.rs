@@ -35,7 +35,8 @@ use route_exchange::NodeId;
 
 use crate::backpressure::held::Holder;
 use crate::backpressure::throttle::{Bounds, Receivers, Step, Throttle};
-use crate::clients::{BetweenLoops, ClientLoop, LoopIo, Timer};
+use crate::clients::{BetweenLoops, LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
@@ -71,12 +72,12 @@ impl<R: Rim> ClientLoop<R> {
         publisher: u64,
         has_others: bool,
     ) -> bool {
-        let mut hold_ms = self.settings.hold_publisher_ms;
+        let mut hold_ms = self.base.settings.hold_publisher_ms;
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
         let session = &client.session;
-        let policy = self.settings.policy_of(class_of(session));
+        let policy = self.base.settings.policy_of(class_of(session));
         let full = session.queue_len() as u64 * 4 >= u64::from(policy.queue_messages) * 3
             || session.queue_bytes().saturating_mul(4) >= policy.queue_bytes.saturating_mul(3);
         if !full || hold_ms == 0 || !session.is_online() {
@@ -86,7 +87,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(publisher) = Publisher::from_bits(publisher) else {
             return false;
         };
-        if publisher == Publisher::Here(SessionKey::new(self.index, key)) {
+        if publisher == Publisher::Here(SessionKey::new(self.base.index, key)) {
             // Who floods itself reads its own messages only if its connection is read.
             return false;
         }
@@ -99,34 +100,34 @@ impl<R: Rim> ClientLoop<R> {
         }
         let now = io.now_ms();
         if hold.drained <= 0 {
-            let earned_ms =
-                self.settings.hold_unearned_ms + hold_ms * u64::from(client.acknowledged) / EARNED;
+            let earned_ms = self.base.settings.hold_unearned_ms
+                + hold_ms * u64::from(client.acknowledged) / EARNED;
             if has_others && earned_ms < hold_ms {
                 hold_ms = earned_ms;
                 if hold_ms == 0 || hold.until_ms > now + hold_ms {
-                    self.stats.holds_spared.add(1);
+                    self.base.stats.holds_spared.add(1);
                     return false;
                 }
             }
-            if self.node.slow.spares(name, now) {
-                self.stats.holds_spared.add(1);
+            if self.base.node.slow.spares(name, now) {
+                self.base.stats.holds_spared.add(1);
                 return false;
             }
         }
         if let Publisher::Elsewhere(publisher) = publisher
-            && !tell_node(&self.node, publisher, true)
+            && !tell_node(&self.base.node, publisher, true)
         {
             return false;
         }
         hold.of.push(publisher);
-        self.stats.holding.add(1);
+        self.base.stats.holding.add(1);
         if hold.until_ms == 0 {
             hold.until_ms = now + hold_ms;
             hold.length_ms = hold_ms;
             io.arm(hold.until_ms, Timer::Hold(key).to_bits());
         }
         let is_due = hold.said_ms == 0 || now >= hold.said_ms + SAY_MS;
-        let left_out = is_due.then(|| self.node.slow.take_line(now)).flatten();
+        let left_out = is_due.then(|| self.base.node.slow.take_line(now)).flatten();
         if left_out.is_some() {
             hold.said_ms = now;
         }
@@ -135,7 +136,7 @@ impl<R: Rim> ClientLoop<R> {
             line: left_out,
         });
         match publisher {
-            Publisher::Here(publisher) if publisher.loop_index() == self.index => {
+            Publisher::Here(publisher) if publisher.loop_index() == self.base.index => {
                 self.held(io, publisher.key(), Some(holder));
             }
             Publisher::Here(publisher) => {
@@ -146,7 +147,7 @@ impl<R: Rim> ClientLoop<R> {
             }
             Publisher::Elsewhere(publisher) => {
                 let name = format!("{publisher:?}, on another node");
-                holder.note(&name, &self.node.slow, Timestamp(now));
+                holder.note(&name, &self.base.node.slow, Timestamp(now));
             }
         }
         true
@@ -163,8 +164,8 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         let now = Timestamp(io.now_ms());
         let bounds = Bounds {
-            longest: Duration::from_millis(self.settings.hold_publisher_ms),
-            unearned: Duration::from_millis(self.settings.hold_unearned_ms),
+            longest: Duration::from_millis(self.base.settings.hold_publisher_ms),
+            unearned: Duration::from_millis(self.base.settings.hold_unearned_ms),
         };
         let Some(client) = self.clients.get_mut(key) else {
             return;
@@ -183,13 +184,16 @@ impl<R: Rim> ClientLoop<R> {
                     client.hold = None;
                 }
             }
-            Step::Spared => self.stats.holds_spared.add(1),
+            Step::Spared => self.base.stats.holds_spared.add(1),
             Step::PauseUntil(until) => {
                 hold.by += 1;
                 let publisher = client.session.client_id();
-                self.node.slow.handle_paused(publisher, topic, now);
-                self.stats.holds.add(1);
-                self.stats.throttled_ms.add(until.saturating_since(now));
+                self.base.node.slow.handle_paused(publisher, topic, now);
+                self.base.stats.holds.add(1);
+                self.base
+                    .stats
+                    .throttled_ms
+                    .add(until.saturating_since(now));
                 io.arm(until.0, Timer::Throttled(key).to_bits());
             }
         }
@@ -210,9 +214,9 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(client) = self.clients.get_mut(key) {
             if let Some(holder) = holder {
                 let publisher = excerpt(client.session.client_id());
-                holder.note(&publisher, &self.node.slow, Timestamp(io.now_ms()));
+                holder.note(&publisher, &self.base.node.slow, Timestamp(io.now_ms()));
             }
-            self.stats.holds.add(1);
+            self.base.stats.holds.add(1);
             client.hold.get_or_insert_default().by += 1;
         }
     }
@@ -287,7 +291,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let Some(hold) = &client.hold else { return };
         let session = &client.session;
-        let policy = self.settings.policy_of(class_of(session));
+        let policy = self.base.settings.policy_of(class_of(session));
         let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
             && session.queue_bytes() * 2 < policy.queue_bytes;
         if drained && (hold.spent || !hold.of.is_empty()) {
@@ -309,7 +313,7 @@ impl<R: Rim> ClientLoop<R> {
             && hold.until_ms != 0
             && hold.until_ms <= io.now_ms()
         {
-            if let Some(left_out) = self.node.slow.take_line(io.now_ms()) {
+            if let Some(left_out) = self.base.node.slow.take_line(io.now_ms()) {
                 tracing::info!(
                     client_id = &*excerpt(client.session.client_id()),
                     publishers = hold.of.len(),
@@ -317,10 +321,10 @@ impl<R: Rim> ClientLoop<R> {
                     "a subscriber does not keep up; its publishers are held back no longer"
                 );
             }
-            self.stats.holds_expired.add(1);
+            self.base.stats.holds_expired.add(1);
             let until = io.now_ms() + SPARED * hold.length_ms;
             let names = hold.of.iter().map(|publisher| publisher.to_bits());
-            self.node.slow.handle_stall(names, until, io.now_ms());
+            self.base.node.slow.handle_stall(names, until, io.now_ms());
             self.let_go(io, key, true);
         }
     }
@@ -332,7 +336,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let Some(hold) = &mut client.hold else { return };
         let publishers = std::mem::take(&mut hold.of);
-        self.stats.holding.sub(publishers.len() as u64);
+        self.base.stats.holding.sub(publishers.len() as u64);
         hold.until_ms = 0;
         hold.spent = spent;
         if spent {
@@ -354,7 +358,7 @@ impl<R: Rim> ClientLoop<R> {
                 }
                 Publisher::Elsewhere(publisher) => {
                     // If that is lost, so is what the node knows of the hold.
-                    tell_node(&self.node, publisher, false);
+                    tell_node(&self.base.node, publisher, false);
                 }
             }
         }
@@ -387,7 +391,7 @@ impl<R: Rim> ClientLoop<R> {
                 self.released(io, key);
             }
         }
-        let routes = &self.node.routes;
+        let routes = &self.base.node.routes;
         let is_lost = |publisher: &mut Publisher| matches!(publisher, Publisher::Elsewhere(p) if routes.node_in(p.node()) == Some(node));
         let subscribers: Vec<Key> = self.clients.keys().collect();
         let mut publishers = Vec::new();
@@ -395,13 +399,16 @@ impl<R: Rim> ClientLoop<R> {
             if let Some(hold) = self.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
                 let before = publishers.len();
                 publishers.extend(hold.of.extract_if(.., is_lost));
-                self.stats.holding.sub((publishers.len() - before) as u64);
+                self.base
+                    .stats
+                    .holding
+                    .sub((publishers.len() - before) as u64);
             }
         }
         // In case that it knows of them.
         for publisher in publishers {
             if let Publisher::Elsewhere(publisher) = publisher {
-                tell_node(&self.node, publisher, false);
+                tell_node(&self.base.node, publisher, false);
             }
         }
     }
@@ -409,7 +416,7 @@ impl<R: Rim> ClientLoop<R> {
     fn find_publisher(&self, found_by: u64) -> Option<Key> {
         let (_, slot) = place_of(found_by)?;
         let key = self.clients.key_in(slot)?;
-        let session = SessionKey::new(self.index, key);
+        let session = SessionKey::new(self.base.index, key);
         (session.found_by() == found_by).then_some(key)
     }
 }

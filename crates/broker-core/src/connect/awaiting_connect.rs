@@ -8,14 +8,15 @@ use guard::Source;
 use net_api::ConnectionId;
 
 use super::awaiting::{Turn, Waiting};
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::LoopIo;
 use crate::connect::login_stage::Stage;
+use crate::dispatch::ClientLoop;
 use crate::rim::Rim;
 
 impl<R: Rim> ClientLoop<R> {
     /// A connection has arrived whose CONNECT is still to come.
     pub(crate) fn await_connect(&mut self, io: &mut impl LoopIo, connection: ConnectionId) {
-        let limit = (self.settings.unheard_connections / io.loops()).max(1);
+        let limit = (self.base.settings.unheard_connections / io.loops()).max(1);
         // Who is being judged has been heard, and is counted there.
         let logins = &self.logins;
         let is_unheard = |waiting| {
@@ -25,7 +26,7 @@ impl<R: Rim> ClientLoop<R> {
                     None | Some(Stage::Postponed)
                 )
         };
-        let rim = &self.node.rim;
+        let rim = &self.base.node.rim;
         let address_of = |waiting: &Waiting| {
             let id = waiting.connection;
             let (peer, listener) = (io.peer(id)?, io.listener(id)?);
@@ -41,7 +42,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let gone = self.unheard.push(waiting, limit, is_unheard, address_of);
         for (connection, why) in gone {
-            self.stats.count_closed_before_connect(why);
+            self.base.stats.count_closed_before_connect(why);
             self.logins.remove(&connection);
             io.close(connection);
         }

@@ -24,9 +24,10 @@ use store_state::session::{
     ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
 };
 
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::{LoopIo, dismiss};
 use crate::connect::inbox::{CREDIT, Elsewhere, Inbox, Stored};
 use crate::connect::joining::{ClaimStage, Joining, Waiter};
+use crate::dispatch::ClientLoop;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
@@ -39,12 +40,14 @@ use crate::session::catching_up::CatchingUp;
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT concerns the store.
     pub(crate) fn concerns_store(&self, connect: &Connect<'_>, client_id: &str) -> bool {
-        self.expiry(connect) != 0 || connect.will.is_some() || self.node.store().knows(client_id)
+        self.expiry(connect) != 0
+            || connect.will.is_some()
+            || self.base.node.store().knows(client_id)
     }
 
     /// The session expiry interval that a client gets.
     fn expiry(&self, connect: &Connect<'_>) -> u32 {
-        session_expiry(connect, &self.settings.limits.policy)
+        session_expiry(connect, &self.base.settings.limits.policy)
     }
 
     /// Asks the store for the identifier of a client that has its place in the loop.
@@ -52,27 +55,31 @@ impl<R: Rim> ClientLoop<R> {
         let will = connect.will.as_ref().map(stored_will);
         let request = ClaimRequest {
             client: client_id.into(),
-            node: self.node.store().node(),
-            node_incarnation: self.node.store().incarnation(),
+            node: self.base.node.store().node(),
+            node_incarnation: self.base.node.store().incarnation(),
             clean_start: connect.clean_start,
             expiry: self.expiry(connect),
             will,
             // Not now: another node may have the client since then.
             asked_ms: self.came_at_us(key) / 1_000,
         };
-        let op = SessionOp::claim(request, self.user_of(key), self.settings.of_another_user);
+        let op = SessionOp::claim(
+            request,
+            self.user_of(key),
+            self.base.settings.of_another_user,
+        );
         let client = self.clients.get_mut(key);
         if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
             joining.claim = ClaimStage::Asked;
         }
-        let ticket = self.ask(Pending::Claim(key));
-        self.node.store().session(client_id, ticket, op);
+        let ticket = self.base.ask(Pending::Claim(key));
+        self.base.node.store().session(client_id, ticket, op);
     }
 
     /// When the CONNECT of a client came, in µs of the cluster's time.
     pub(crate) fn came_at_us(&self, key: Key) -> u64 {
         let came_us = self.clients.get(key).map_or(0, |client| client.came_us);
-        self.node.rim.cluster_time_us(came_us)
+        self.base.node.rim.cluster_time_us(came_us)
     }
 
     /// The connection of a client that joins is gone, or given up. Its place stays until the store has
@@ -82,8 +89,8 @@ impl<R: Rim> ClientLoop<R> {
             return false;
         };
         if let Some(connection) = client.connection.take() {
-            Self::dismiss(io, connection, Vec::new());
-            self.node.count_disconnected();
+            dismiss(io, connection, Vec::new());
+            self.base.node.count_disconnected();
         }
         true
     }
@@ -97,9 +104,9 @@ impl<R: Rim> ClientLoop<R> {
             && let Some(connection) = client.connection.take()
         {
             let version = client.session.version();
-            self.node.count_disconnected();
+            self.base.node.count_disconnected();
             let refusal = Some((version, ReasonCode::ServerUnavailable));
-            self.refuse(io, connection, refusal);
+            self.base.refuse(io, connection, refusal);
         }
     }
 
@@ -130,7 +137,7 @@ impl<R: Rim> ClientLoop<R> {
         let here = client.connection.is_some();
         let claimed = match answer {
             Answer::Session(SessionReply::Claimed(claimed)) => claimed,
-            Answer::Failed(_) if here && !durable && !self.node.store().knows(&client_id) => {
+            Answer::Failed(_) if here && !durable && !self.base.node.store().knows(&client_id) => {
                 // Only a will to record: it is kept in memory, like the rest of the session.
                 self.joined_transient(io, key, None);
                 return;
@@ -167,8 +174,8 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         if durable {
-            let node = self.node.store().node();
-            let node_incarnation = self.node.store().incarnation();
+            let node = self.base.node.store().node();
+            let node_incarnation = self.base.node.store().incarnation();
             let op = match self.left_by(key).filter(|_| resumed) {
                 last if !class.is_default() => InboxOp::AttachAs {
                     client: client_id.clone(),
@@ -195,13 +202,13 @@ impl<R: Rim> ClientLoop<R> {
                     resume: resumed,
                 },
             };
-            self.ask_inbox(Pending::Attach { key, epoch }, op);
+            self.base.ask_inbox(Pending::Attach { key, epoch }, op);
         } else if had_inbox {
             let op = InboxOp::Remove {
-                session: self.node.store().client_name(&client_id).into(),
+                session: self.base.node.store().client_name(&client_id).into(),
                 epoch,
             };
-            self.ask_inbox(Pending::Discard { key, epoch }, op);
+            self.base.ask_inbox(Pending::Discard { key, epoch }, op);
         } else {
             self.joined_transient(io, key, Some(epoch));
         }
@@ -277,7 +284,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let client_id = client.session.client_id();
-        let unreleased = self.node.unreleased.before(client_id, epoch);
+        let unreleased = self.base.node.unreleased.before(client_id, epoch);
         // Those of a session that has ended say nothing about a new one.
         if let Some(joining) = client.joining.as_mut().filter(|_| attached.present) {
             joining.unreleased.extend(unreleased.iter());
@@ -303,11 +310,11 @@ impl<R: Rim> ClientLoop<R> {
         self.unregister(io, key);
         if !attached.is_some_and(|attached| self.linger_unjoined(io, key, epoch, attached)) {
             let op = InboxOp::Detach {
-                session: self.node.store().client_name(&client_id).into(),
+                session: self.base.node.store().client_name(&client_id).into(),
                 epoch,
                 sent: 0,
             };
-            self.tell_inbox(op);
+            self.base.tell_inbox(op);
             self.forget_client(io, key);
         }
         self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
@@ -353,15 +360,15 @@ impl<R: Rim> ClientLoop<R> {
                 WillAtClose::Discard
             },
         };
-        let ticket = self.ask(Pending::Disconnect { closes: None });
-        self.node.store().session(client_id, ticket, op);
+        let ticket = self.base.ask(Pending::Disconnect { closes: None });
+        self.base.node.store().session(client_id, ticket, op);
         Key::from_bits(ticket.token)
     }
 
     /// The store cannot record a client: it is refused.
     fn refuse_joining(&mut self, io: &mut impl LoopIo, key: Key, failure: Failure) {
         if let Some(client) = self.clients.get(key)
-            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
+            && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),
@@ -398,8 +405,8 @@ impl<R: Rim> ClientLoop<R> {
         client_id: &str,
         user: Option<&str>,
     ) {
-        self.stats.not_owner.add(1);
-        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+        self.base.stats.not_owner.add(1);
+        if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
                 user = user.map(excerpt).as_deref(),
@@ -418,8 +425,8 @@ impl<R: Rim> ClientLoop<R> {
         let connection = client.connection.take();
         self.forget_joining(io, key);
         if let Some(connection) = connection {
-            self.node.count_disconnected();
-            self.refuse(io, connection, Some((version, reason)));
+            self.base.node.count_disconnected();
+            self.base.refuse(io, connection, Some((version, reason)));
         }
     }
 
@@ -439,11 +446,12 @@ impl<R: Rim> ClientLoop<R> {
             &connect,
             client_id,
             joining.accepted(),
-            self.settings.policy_of(joining.class()),
+            self.base.settings.policy_of(joining.class()),
             now,
         );
         if let Some(epoch) = epoch {
-            self.node
+            self.base
+                .node
                 .unreleased
                 .forget(client.session.client_id(), epoch);
         }
@@ -472,7 +480,7 @@ impl<R: Rim> ClientLoop<R> {
             return self.leave_attached(io, key, epoch, Some(attached));
         }
         let now = Timestamp(io.now_ms());
-        let session_key = self.session_key(key);
+        let session_key = self.base.session_key(key);
         let taken = self.take_lingering(key);
         if taken.is_none() {
             self.route_all(io, key, &attached);
@@ -495,14 +503,14 @@ impl<R: Rim> ClientLoop<R> {
             owed,
         } = attached;
         let client_id = Box::<str>::from(client.session.client_id());
-        client.gauge = self.node.routes.durable_gauge(&client_id);
+        client.gauge = self.base.node.routes.durable_gauge(&client_id);
         if let Some(gauge) = &client.gauge {
             gauge.set_home(Some(session_key));
         }
         if taken.is_none() {
             client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
         }
-        let slot = self.node.store().inbox_slot(&client_id);
+        let slot = self.base.node.store().inbox_slot(&client_id);
         let restored = Restored {
             subscriptions: subscriptions.into_iter().map(subscription).collect(),
             received: received.clone(),
@@ -513,11 +521,11 @@ impl<R: Rim> ClientLoop<R> {
             joining.accepted(),
             present,
             restored,
-            self.settings.policy_of(joining.class()),
+            self.base.settings.policy_of(joining.class()),
             now,
         );
         if !present {
-            self.node.rim.tell_session(&SessionEvent {
+            self.base.node.rim.tell_session(&SessionEvent {
                 what: SessionHappened::Begun,
                 client_id: &client_id,
                 user: client.user(),
@@ -528,16 +536,17 @@ impl<R: Rim> ClientLoop<R> {
             Some(taken) => client.session.restore_subscriptions(taken),
             None => {
                 let filters = client.session.filters().0;
-                self.stats.subscription_bytes.add(filters);
+                self.base.stats.subscription_bytes.add(filters);
             }
         }
-        self.node
+        self.base
+            .node
             .quotas
             .handle_connected(client.confirmed_user(), &client.session);
-        let long_name = self.node.store().client_name(&client_id);
+        let long_name = self.base.node.store().client_name(&client_id);
         let inbox = Inbox {
             slot,
-            shards: self.node.store().inbox_shards(),
+            shards: self.base.node.store().inbox_shards(),
             number: inbox,
             long_name: Some(long_name).filter(|name| name.as_str() != &*client_id),
             incarnation,
@@ -553,7 +562,7 @@ impl<R: Rim> ClientLoop<R> {
             catching_up: CatchingUp::new(present),
         };
         let open = Read::Open {
-            loop_index: self.index as u16,
+            loop_index: self.base.index as u16,
             home: key.to_bits(),
             inbox: inbox.number,
             epoch,
@@ -564,7 +573,7 @@ impl<R: Rim> ClientLoop<R> {
             epoch,
             inbox: Some(inbox),
         }));
-        self.node.store().read(slot, open);
+        self.base.node.store().read(slot, open);
         self.forget_unreleased(&client_id, epoch, key, &joining.told_by);
         self.has_joined(io, key);
         self.resume_waiters(io, joining.waiters);
@@ -585,19 +594,21 @@ impl<R: Rim> ClientLoop<R> {
         {
             self.unregister(io, key);
         }
-        self.stats.connects.add(1);
+        self.base.stats.connects.add(1);
         self.judge_joined(io, key);
-        self.show_room(key);
-        self.arm_deadline(io, key);
+        self.clients.show_room(key);
+        self.clients.arm_deadline(io, key);
         io.touch(connection);
         io.resume(connection);
-        self.log_connected(io, key);
+        if let Some(client) = self.clients.get(key) {
+            self.base.log_connected(io, client);
+        }
     }
 
     /// Connections whose CONNECTs waited are read again. In which order does not matter: each knows when its CONNECT
     /// came.
     fn resume_waiters(&self, io: &mut impl LoopIo, waiters: Vec<Waiter>) {
-        self.stats.connects_waiting.sub(waiters.len() as u64);
+        self.base.stats.connects_waiting.sub(waiters.len() as u64);
         for waiter in waiters {
             io.resume(waiter.connection);
         }

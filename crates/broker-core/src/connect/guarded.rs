@@ -1,61 +1,19 @@
 //! Who is not let in, and who may not stay: what the guard says, carried out.
 
-use std::net::IpAddr;
-
 use guard::Source;
 use mqtt_proto::{Connect, ReasonCode};
 use net_api::{ConnectionId, Key, PeerAddress};
 
-use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::clients::{LoopIo, Timer};
 use crate::connect::login_stage::refusal_code;
+use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 
 /// Clients that are looked at in one turn after a ban was added.
 const CHECKED_PER_TURN: usize = 4_096;
 
-/// The address that rules judge what comes from a source by, as [`ClientLoop::judged_address`].
-pub(crate) fn judged(source: Source) -> Option<IpAddr> {
-    let is_doubtful = source.is_proxied && source.ip.to_canonical().is_loopback();
-    (!is_doubtful).then_some(source.ip)
-}
-
 impl<R: Rim> ClientLoop<R> {
-    /// Whether a connection came by a proxy that says for whom.
-    pub(crate) fn is_proxied(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
-        let listener = io.listener(connection);
-        listener.is_some_and(|listener| self.node.rim.is_proxied(listener))
-    }
-
-    /// Where a connection comes from, as limits see it. `None`: a Unix domain socket.
-    pub(crate) fn source_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Source> {
-        let ip = io.peer(connection)?.ip()?;
-        let is_proxied = self.is_proxied(io, connection);
-        Some(Source { ip, is_proxied })
-    }
-
-    /// The address that rules and authenticators judge a client by. What came through a proxy has none if it is
-    /// a loopback one: it would stand for processes of this machine, and the proxy may be on another or may not
-    /// have said whom it connects for.
-    pub(crate) fn judged_address(
-        &self,
-        io: &impl LoopIo,
-        connection: ConnectionId,
-    ) -> Option<IpAddr> {
-        judged(self.source_of(io, connection)?)
-    }
-
-    /// Whether the client is a process of this machine, as far as one can tell.
-    pub(crate) fn is_local(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
-        match io.peer(connection) {
-            Some(PeerAddress::Unix) => true,
-            Some(PeerAddress::Ip(_)) => self
-                .source_of(io, connection)
-                .is_some_and(|source| source.is_this_machine()),
-            None => false,
-        }
-    }
-
     /// Whether a CONNECT is looked at that has just come.
     pub(crate) fn pass_guard(
         &self,
@@ -63,14 +21,15 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         connect: &Connect<'_>,
     ) -> Result<(), ReasonCode> {
-        if self.is_proxied(io, connection)
+        if self.base.is_proxied(io, connection)
             && let Some(peer) = io.peer(connection)
             && !self.is_let_in(io, connection, peer)
         {
             return Err(ReasonCode::ConnectionRateExceeded);
         }
-        let source = self.source_of(io, connection);
-        self.node
+        let source = self.base.source_of(io, connection);
+        self.base
+            .node
             .guard
             .admit_login(source, connect.username, connect.client_id, io.now_ms())
             .map_err(refusal_code)
@@ -88,9 +47,9 @@ impl<R: Rim> ClientLoop<R> {
         let Some(ip) = peer.ip() else {
             return true;
         };
-        let is_proxied = self.is_proxied(io, connection);
+        let is_proxied = self.base.is_proxied(io, connection);
         let source = Source { ip, is_proxied };
-        match self.node.guard.admit_connection(source, now_ms) {
+        match self.base.node.guard.admit_connection(source, now_ms) {
             Ok(ticket) => {
                 if let Some(ticket) = ticket {
                     io.attach(connection, Box::new(ticket));
@@ -98,7 +57,7 @@ impl<R: Rim> ClientLoop<R> {
                 true
             }
             Err(refusal) => {
-                if let Some(left_out) = self.node.lines.refusals.take(now_ms) {
+                if let Some(left_out) = self.base.node.lines.refusals.take(now_ms) {
                     let reason = refusal.as_str();
                     tracing::info!(%peer, reason, left_out, "a connection is refused");
                 }
@@ -113,19 +72,20 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return false;
         };
-        let source = client.connection.and_then(|id| self.source_of(io, id));
+        let source = client.connection.and_then(|id| self.base.source_of(io, id));
         let client_id = client.session.client_id();
         if self.is_banned(io, key) {
             self.kick(io, key, ReasonCode::AdministrativeAction);
             return false;
         }
         if self
+            .base
             .node
             .guard
             .connected(source, client_id, io.now_ms())
             .is_err()
         {
-            if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+            if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                 let client_id = excerpt(client_id);
                 tracing::info!(
                     client_id = &*client_id,
@@ -144,7 +104,7 @@ impl<R: Rim> ClientLoop<R> {
         if self.unchecked.is_empty() {
             io.arm(io.now_ms(), Timer::Bans.to_bits());
         }
-        self.unchecked = self.online();
+        self.unchecked = self.clients.online();
     }
 
     pub(crate) fn go_on_checking_bans(&mut self, io: &mut impl LoopIo) {
@@ -152,7 +112,7 @@ impl<R: Rim> ClientLoop<R> {
         for key in self.unchecked.split_off(rest) {
             if self.is_banned(io, key) {
                 if let Some(client) = self.clients.get(key)
-                    && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
+                    && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms())
                 {
                     let client_id = excerpt(client.session.client_id());
                     tracing::info!(
@@ -176,7 +136,8 @@ impl<R: Rim> ClientLoop<R> {
             // What it has confirmed, or else what it says.
             let confirmed = client.login.as_ref().and_then(|login| login.username());
             let (username, client_id) = (confirmed.or(session.username()), session.client_id());
-            self.node
+            self.base
+                .node
                 .guard
                 .is_banned(ip, username, client_id, io.now_ms())
         })

@@ -14,8 +14,9 @@ use mqtt_proto::{Auth, Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::encode_challenge;
 use net_api::{ConnectionId, Key};
 
-use crate::clients::{ClientLoop, LoopIo, LoopMessage, Timer, Violated};
+use crate::clients::{LoopIo, LoopMessage, Timer};
 use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage};
+use crate::dispatch::{ClientLoop, Violated};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 use crate::stats::BrokerStats;
@@ -49,7 +50,7 @@ impl<R: Rim> ClientLoop<R> {
             Stage::New | Stage::Postponed => match connect.properties.authentication_method {
                 Some(method) => {
                     let data = connect.properties.authentication_data.unwrap_or_default();
-                    let step = self.node.rim.begin_exchange(method, data);
+                    let step = self.base.node.rim.begin_exchange(method, data);
                     // [MQTT-4.12.0-1]
                     let Some(step) = step else {
                         return Progress::Refused(ReasonCode::BadAuthenticationMethod);
@@ -69,8 +70,8 @@ impl<R: Rim> ClientLoop<R> {
                 None if self.may_be_anonymous(io, connection, connect) => {
                     Progress::Admitted(certified(io, connection))
                 }
-                None if !self.node.rim.has_authenticators() => {
-                    self.node.explain_anonymous_refusal();
+                None if !self.base.node.rim.has_authenticators() => {
+                    self.base.node.explain_anonymous_refusal();
                     if shows_credentials(connect) {
                         match self.begin_login(io, connection, shown_by(connect)) {
                             Ok(attempt) => attempt.failed(io.now_ms()),
@@ -99,9 +100,9 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         connect: &Connect<'_>,
     ) -> bool {
-        let allowed = self.settings.allow_anonymous;
-        if !self.node.rim.has_authenticators() {
-            return allowed.unwrap_or_else(|| self.is_local(io, connection));
+        let allowed = self.base.settings.allow_anonymous;
+        if !self.base.node.rim.has_authenticators() {
+            return allowed.unwrap_or_else(|| self.base.is_local(io, connection));
         }
         allowed == Some(true) && connect.username.is_none() && connect.password.is_none()
     }
@@ -117,7 +118,7 @@ impl<R: Rim> ClientLoop<R> {
             came_us,
             stage: Stage::Postponed,
         };
-        if self.node.rim.has_too_many_logins() {
+        if self.base.node.rim.has_too_many_logins() {
             return self.wait_for_login(io, connection, postponed);
         }
         // Who shows nothing guesses nothing.
@@ -134,15 +135,17 @@ impl<R: Rim> ClientLoop<R> {
             username: connect.username.map(Box::from),
             password: connect.password.map(Secret::new),
             address: self
+                .base
                 .judged_address(io, connection)
                 .map(|ip| ip.to_canonical()),
             certificate_name: io.certificate_name(connection).map(Box::from),
         };
         let stage = Stage::Asked;
         self.logins.insert(connection, Login { came_us, stage });
-        self.node
+        self.base
+            .node
             .rim
-            .authenticate(self.index, credentials, move |verdict, now_ms| {
+            .authenticate(self.base.index, credentials, move |verdict, now_ms| {
                 if let Some(attempt) = attempt {
                     settle(attempt, &verdict, now_ms);
                 }
@@ -158,8 +161,8 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         shown: Shown<'_>,
     ) -> Result<Attempt, NotNow> {
-        let source = self.source_of(io, connection);
-        let guard = &self.node.guard;
+        let source = self.base.source_of(io, connection);
+        let guard = &self.base.node.guard;
         guard.begin_login(source, shown, io.now_ms())
     }
 
@@ -194,7 +197,7 @@ impl<R: Rim> ClientLoop<R> {
     /// The logins under way may be fewer.
     pub(crate) fn log_in_later(&mut self, io: &mut impl LoopIo) {
         let waiting = self.waiting_for_login.len();
-        let retried = match self.node.rim.has_too_many_logins() {
+        let retried = match self.base.node.rim.has_too_many_logins() {
             true => 0,
             false => waiting.min(RETRIED_AT_ONCE),
         };
@@ -209,12 +212,12 @@ impl<R: Rim> ClientLoop<R> {
     fn judged(&self, connect: &Connect<'_>, verdict: Verdict) -> Progress {
         match verdict {
             // An answer that an authenticator remembers may be older than its end.
-            Verdict::Allow(identity) if has_ended(&identity, self.node.rim.system_s()) => {
-                count_denial(&self.stats, Denial::Credentials);
+            Verdict::Allow(identity) if has_ended(&identity, self.base.node.rim.system_s()) => {
+                count_denial(&self.base.stats, Denial::Credentials);
                 Progress::Refused(ReasonCode::NotAuthorized)
             }
             Verdict::Allow(identity) => {
-                self.stats.logins.add(1);
+                self.base.stats.logins.add(1);
                 Progress::Admitted(Some(Box::new(Admission {
                     identity,
                     connect: None,
@@ -222,7 +225,7 @@ impl<R: Rim> ClientLoop<R> {
                 })))
             }
             Verdict::Deny(denial) => {
-                count_denial(&self.stats, denial);
+                count_denial(&self.base.stats, denial);
                 // Nothing says whether the user exists or an authenticator failed.
                 let named = connect.username.is_some() || connect.password.is_some();
                 Progress::Refused(if named {
@@ -253,7 +256,7 @@ impl<R: Rim> ClientLoop<R> {
                 Progress::Challenged
             }
             Step::Done(identity, data) => {
-                self.stats.logins.add(1);
+                self.base.stats.logins.add(1);
                 Progress::Admitted(Some(Box::new(Admission {
                     identity,
                     connect: Some(connect),
@@ -261,7 +264,7 @@ impl<R: Rim> ClientLoop<R> {
                 })))
             }
             Step::Denied(denial) => {
-                count_denial(&self.stats, denial);
+                count_denial(&self.base.stats, denial);
                 // [MQTT-4.12.0-4]
                 Progress::Refused(ReasonCode::NotAuthorized)
             }
@@ -334,7 +337,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         let rechecks = &mut self.unjudged.rechecks;
         rechecks.replace(key, identity.database.clone());
-        if rechecks.begin(io.now_ms(), self.settings.recheck) {
+        if rechecks.begin(io.now_ms(), self.base.settings.recheck) {
             io.arm(io.now_ms(), Timer::Recheck.to_bits());
         }
         self.grant(io, key, identity);
@@ -361,7 +364,7 @@ impl<R: Rim> ClientLoop<R> {
         let source = self
             .clients
             .get(key)
-            .and_then(|client| self.source_of(io, client.connection?));
+            .and_then(|client| self.base.source_of(io, client.connection?));
         let Some(client) = self.clients.get_mut(key) else {
             return Ok(());
         };
@@ -385,10 +388,10 @@ impl<R: Rim> ClientLoop<R> {
         // [MQTT-4.12.1-2]
         let mut refusal = ReasonCode::NotAuthorized;
         let step = match (auth.reason, login.exchange.take()) {
-            (ReasonCode::Reauthenticate, None) => self.node.rim.begin_exchange(method, data),
+            (ReasonCode::Reauthenticate, None) => self.base.node.rim.begin_exchange(method, data),
             // [MQTT-4.12.0-3]
             (ReasonCode::ContinueAuthentication, Some(exchange)) => {
-                let guard = &self.node.guard;
+                let guard = &self.base.node.guard;
                 match guard.begin_login(source, proven_by(exchange.as_ref()), io.now_ms()) {
                     Ok(attempt) => {
                         let step = exchange.answer(data);
@@ -413,15 +416,15 @@ impl<R: Rim> ClientLoop<R> {
             // Its session, its will and its subscriptions are those of the user it was.
             Some(Step::Done(identity, data)) if identity.username == login.username => {
                 client.session.send_auth(ReasonCode::Success, method, &data);
-                self.stats.logins.add(1);
+                self.base.stats.logins.add(1);
                 let method = Box::<str>::from(method);
                 self.logged_in(io, key, Some(&method), *identity);
             }
             denied => {
                 if let Some(Step::Denied(denial)) = denied {
-                    count_denial(&self.stats, denial);
+                    count_denial(&self.base.stats, denial);
                 }
-                if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+                if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                     tracing::info!(
                         client_id = &*excerpt(client.session.client_id()),
                         left_out,

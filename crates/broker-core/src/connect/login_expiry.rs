@@ -5,7 +5,8 @@
 
 use mqtt_proto::ReasonCode;
 
-use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::clients::{LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
 
@@ -18,14 +19,14 @@ const PER_TURN: usize = 256;
 impl<R: Rim> ClientLoop<R> {
     /// Disconnects clients whose logins have ended, and looks again while there are others.
     pub(crate) fn end_logins(&mut self, io: &mut impl LoopIo) {
-        let now = self.node.rim.system_s();
+        let now = self.base.node.rim.system_s();
         let mut left = PER_TURN;
         while left > 0
             && let Some(key) = self.expiries.take_ended(now)
         {
             left -= 1;
             if let Some(client) = self.clients.get(key)
-                && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
+                && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms())
             {
                 tracing::info!(
                     client_id = &*excerpt(client.session.client_id()),

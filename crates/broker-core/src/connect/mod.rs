@@ -8,7 +8,6 @@ pub(crate) mod expiries;
 pub(crate) mod guarded;
 pub(crate) mod inbox;
 pub(crate) mod joining;
-pub(crate) mod log;
 pub(crate) mod login;
 pub(crate) mod login_expiry;
 pub(crate) mod login_stage;

@@ -13,11 +13,11 @@ use store_state::session::OfAnotherUser;
 
 use crate::bridge;
 use crate::classes::{Candidate, class_of_login};
-use crate::clients::{BetweenLoops, Client, ClientLoop, HAS_SESSION, LoopIo};
+use crate::clients::{BetweenLoops, Client, HAS_SESSION, LoopIo, dismiss};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
 use crate::connect::registry::Claim;
-use crate::drain::last_policy;
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
@@ -61,7 +61,7 @@ impl<R: Rim> ClientLoop<R> {
         let known = self.logins.remove(&connection);
         let is_first = known.is_none();
         let login = known.unwrap_or_else(|| Login {
-            came_us: self.node.rim.now_us(),
+            came_us: self.base.node.rim.now_us(),
             stage: Stage::New,
         });
         let came_us = login.came_us;
@@ -72,7 +72,8 @@ impl<R: Rim> ClientLoop<R> {
                 let kept = login.kept_connect().map(Box::from);
                 let progress = self.challenge_answered(io, connection, frame, login);
                 if let Some((_, why)) = progress.refusal() {
-                    self.log_failed_challenge(io, connection, kept.as_deref(), why);
+                    self.base
+                        .log_failed_challenge(io, connection, kept.as_deref(), why);
                 }
                 let version = ProtocolVersion::V5;
                 return self.proceed(io, (connection, came_us), version, frame, progress);
@@ -80,7 +81,7 @@ impl<R: Rim> ClientLoop<R> {
             _ => {
                 // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
                 tracing::debug!(peer, ?packet_type, "the first packet is no CONNECT");
-                Self::dismiss(io, connection, Vec::new());
+                dismiss(io, connection, Vec::new());
                 return Some(Next::Read);
             }
         }
@@ -88,11 +89,11 @@ impl<R: Rim> ClientLoop<R> {
             Ok(Packet::Connect(connect)) => connect,
             Ok(_) => return Some(Next::Close),
             Err(error) => {
-                if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+                if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                     let statement = error.statement();
                     tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
                 }
-                self.refuse(io, connection, answer_to(frame, error));
+                self.base.refuse(io, connection, answer_to(frame, error));
                 return Some(Next::Read);
             }
         };
@@ -101,7 +102,7 @@ impl<R: Rim> ClientLoop<R> {
             Err(reason) => Progress::Refused(reason),
         };
         if let Some((_, why)) = progress.refusal() {
-            self.log_refused(io, connection, &connect, why);
+            self.base.log_refused(io, connection, &connect, why);
         }
         self.proceed(io, (connection, came_us), connect.version, frame, progress)
     }
@@ -143,7 +144,7 @@ impl<R: Rim> ClientLoop<R> {
             Progress::Challenged => Some(Next::Read),
             refused @ (Progress::Refused(_) | Progress::NotJudged(_)) => {
                 let answer = refused.refusal().map(|(code, _)| (version, code));
-                self.refuse(io, connection, answer);
+                self.base.refuse(io, connection, answer);
                 Some(Next::Read)
             }
         }
@@ -169,8 +170,9 @@ impl<R: Rim> ClientLoop<R> {
             connect.client_id.into()
         };
         if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
-            self.log_refused(io, connection, &connect, ReasonCode::NotAuthorized.name());
-            self.refuse(
+            self.base
+                .log_refused(io, connection, &connect, ReasonCode::NotAuthorized.name());
+            self.base.refuse(
                 io,
                 connection,
                 Some((connect.version, ReasonCode::NotAuthorized)),
@@ -187,20 +189,22 @@ impl<R: Rim> ClientLoop<R> {
             admission,
         };
         let key = self.clients.next_key();
-        let session_key = self.session_key(key);
-        match self.node.registry.claim(&client_id, session_key) {
-            Claim::Taken(home) if home.loop_index() != self.index => {
+        let session_key = self.base.session_key(key);
+        match self.base.node.registry.claim(&client_id, session_key) {
+            Claim::Taken(home) if home.loop_index() != self.base.index => {
                 Some(Next::HandOver(home.loop_index()))
             }
             Claim::Taken(home) => self.take_over(io, &mut entry, client_id, home.key()),
             Claim::New => {
-                let full = self.settings.sessions != 0
-                    && self.session_count() >= self.settings.sessions
-                    && !self.node.store().knows(&client_id);
+                let full = self.base.settings.sessions != 0
+                    && self.session_count() >= self.base.settings.sessions
+                    && !self.base.node.store().knows(&client_id);
                 if full || !self.has_room() {
-                    self.node.registry.release(&client_id, session_key);
-                    self.log_refused(io, connection, &connect, self.full().name());
-                    self.refuse(io, connection, Some((connect.version, self.full())));
+                    self.base.node.registry.release(&client_id, session_key);
+                    self.base
+                        .log_refused(io, connection, &connect, self.base.full().name());
+                    self.base
+                        .refuse(io, connection, Some((connect.version, self.base.full())));
                     return Some(Next::Read);
                 }
                 let stored = self.concerns_store(&connect, &client_id);
@@ -217,15 +221,15 @@ impl<R: Rim> ClientLoop<R> {
         connect: &Connect<'_>,
         is_first: bool,
     ) -> Result<(), ReasonCode> {
-        check_connect(connect, &self.settings.limits.policy)?;
-        if self.closing {
+        check_connect(connect, &self.base.settings.limits.policy)?;
+        if self.base.closing {
             return Err(ReasonCode::ServerShuttingDown);
         }
-        if self.drained.is_some() {
+        if self.base.drained.is_some() {
             return Err(ReasonCode::UseAnotherServer);
         }
-        if self.node.pressure() == Pressure::Refuse {
-            return Err(self.full());
+        if self.base.node.pressure() == Pressure::Refuse {
+            return Err(self.base.full());
         }
         if is_first {
             self.pass_guard(io, connection, connect)?;
@@ -233,41 +237,10 @@ impl<R: Rim> ClientLoop<R> {
         Ok(())
     }
 
-    /// The reason code for a client too many.
-    fn full(&self) -> ReasonCode {
-        if self.settings.limits.policy.server_reference.is_some() {
-            ReasonCode::UseAnotherServer
-        } else {
-            ReasonCode::QuotaExceeded
-        }
-    }
-
     /// Whether one client more may be connected. One that takes its own connection over is none.
     fn has_room(&self) -> bool {
-        let limit = self.settings.connections;
-        limit == 0 || self.node.connected.load(Ordering::Relaxed) < limit
-    }
-
-    /// Answers with a CONNACK, if there is a version to answer in, and closes.
-    pub(crate) fn refuse(
-        &mut self,
-        io: &mut impl LoopIo,
-        connection: ConnectionId,
-        answer: Option<(ProtocolVersion, ReasonCode)>,
-    ) {
-        self.stats.refused.add(1);
-        let mut bytes = Vec::new();
-        if let Some((version, reason)) = answer {
-            let is_plain = self.is_plain(io, connection);
-            let policy = last_policy(
-                self.drained.as_ref(),
-                &self.settings.limits.policy,
-                is_plain,
-            );
-            encode_refusal(version, reason, policy, &mut bytes);
-        }
-        // [MQTT-3.1.4-2] [MQTT-3.2.2-7] [MQTT3-3.2.2-5] after a refusal the connection is closed
-        Self::dismiss(io, connection, bytes);
+        let limit = self.base.settings.connections;
+        limit == 0 || self.base.node.connected.load(Ordering::Relaxed) < limit
     }
 
     /// A client that has the identifier to itself in this node. `stored`: the store has a say in it.
@@ -287,15 +260,19 @@ impl<R: Rim> ClientLoop<R> {
             user: identity.and_then(|identity| identity.username.as_deref()),
             client_id: &client_id,
             certificate: io.certificate_name(entry.connection),
-            listener: io
-                .listener(entry.connection)
-                .and_then(|number| self.node.listener_kinds.get(usize::from(number)).copied()),
+            listener: io.listener(entry.connection).and_then(|number| {
+                self.base
+                    .node
+                    .listener_kinds
+                    .get(usize::from(number))
+                    .copied()
+            }),
         };
         let named = identity.and_then(|identity| identity.class.as_deref());
-        let class = class_of_login(&self.settings, named, &candidate, || {
-            self.node.lines.refusals.take(io.now_ms())
+        let class = class_of_login(&self.base.settings, named, &candidate, || {
+            self.base.node.lines.refusals.take(io.now_ms())
         });
-        io.set_rate_group(entry.connection, self.settings.rate_group(class));
+        io.set_rate_group(entry.connection, self.base.settings.rate_group(class));
         let accepted = Accepted {
             assigned: entry.assigned,
             authentication_data: data,
@@ -305,15 +282,16 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(will) = &entry.notification {
             let (topic, length) = (will.topic, will.payload.len());
             let reason = Reason::BridgeNotification;
-            self.drops
+            self.base
+                .drops
                 .record(io.now_ms(), &client_id, topic, reason, will.qos, length);
         }
-        let policy = self.settings.policy_of(class);
+        let policy = self.base.settings.policy_of(class);
         let session = Session::open(entry.connect, client_id.clone(), accepted, policy, now);
         // A session that others have a say in stands in until they have answered; nothing of it is ever
         // sent.
         // Nobody else has an identifier that this node made up.
-        let is_registered = self.node.peers().is_some() && (stored || !entry.assigned);
+        let is_registered = self.base.node.peers().is_some() && (stored || !entry.assigned);
         let waits = stored || is_registered;
         let joining = waits.then(|| Box::new(Joining::new(entry.frame, accepted, stored)));
         let key = self.add_client(session, entry.connection, entry.came_us, joining);
@@ -343,7 +321,7 @@ impl<R: Rim> ClientLoop<R> {
         came_us: u64,
         joining: Option<Box<Joining>>,
     ) -> Key {
-        self.node.count_connected();
+        self.base.node.count_connected();
         self.clients.insert(Client {
             session,
             connection: Some(connection),
@@ -373,7 +351,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn count_session(&mut self, key: Key) {
         if let Some(client) = self.clients.get_mut(key) {
             client.counted = true;
-            self.stats.sessions.add(1);
+            self.base.stats.sessions.add(1);
         }
     }
 
@@ -406,7 +384,7 @@ impl<R: Rim> ClientLoop<R> {
             if !self.may_take(holder, user) {
                 self.report_another_user(io, &client_id, user);
                 let answer = (entry.connect.version, ReasonCode::NotAuthorized);
-                self.refuse(io, entry.connection, Some(answer));
+                self.base.refuse(io, entry.connection, Some(answer));
                 return Some(Next::Read);
             }
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
@@ -414,16 +392,16 @@ impl<R: Rim> ClientLoop<R> {
             // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
             self.kick(io, key, ReasonCode::SessionTakenOver);
         }
-        if let Some(home) = self.node.registry.find(&client_id)
-            && home.loop_index() == self.index
+        if let Some(home) = self.base.node.registry.find(&client_id)
+            && home.loop_index() == self.base.index
             && self.is_lingering(home.key())
         {
             return self.follow(io, entry, client_id, home.key());
         }
-        let session_key = self.session_key(key);
-        self.node.registry.release(&client_id, session_key);
-        let key = SessionKey::new(self.index, self.clients.next_key());
-        match self.node.registry.claim(&client_id, key) {
+        let session_key = self.base.session_key(key);
+        self.base.node.registry.release(&client_id, session_key);
+        let key = SessionKey::new(self.base.index, self.clients.next_key());
+        match self.base.node.registry.claim(&client_id, key) {
             Claim::New => Some(self.begin(io, entry, client_id, stored)),
             // Another loop was quicker to claim what has just become free.
             Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
@@ -434,7 +412,7 @@ impl<R: Rim> ClientLoop<R> {
     fn may_take(&self, holder: Option<&str>, user: Option<&str>) -> bool {
         holder.is_none()
             || holder == user
-            || self.settings.of_another_user == OfAnotherUser::Discard
+            || self.base.settings.of_another_user == OfAnotherUser::Discard
     }
 
     /// A CONNECT waits until that of the client's connection is answered. Of those that wait and may take each other
@@ -449,7 +427,7 @@ impl<R: Rim> ClientLoop<R> {
         let user = entry.user();
         let joining = self.clients.get_mut(key)?.joining.as_mut()?;
         let waiters = std::mem::take(&mut joining.waiters);
-        self.stats.connects_waiting.sub(waiters.len() as u64);
+        self.base.stats.connects_waiting.sub(waiters.len() as u64);
         let mut superseded = Vec::new();
         let mut is_superseded = false;
         let mut still = Vec::new();
@@ -475,7 +453,7 @@ impl<R: Rim> ClientLoop<R> {
         } else {
             still.push(own);
         }
-        self.stats.connects_waiting.add(still.len() as u64);
+        self.base.stats.connects_waiting.add(still.len() as u64);
         if let Some(joining) = self.clients.get_mut(key).and_then(|c| c.joining.as_mut()) {
             joining.waiters = still;
         }
@@ -500,7 +478,7 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         self.count_takeover(io, client_id);
         self.logins.remove(&connection);
-        Self::dismiss(io, connection, takeover_answer);
+        dismiss(io, connection, takeover_answer);
     }
 
     /// What a connection is sent that is taken over before it has its place. A node that is alone answers as if the
@@ -513,14 +491,16 @@ impl<R: Rim> ClientLoop<R> {
         if connect.properties.authentication_method.is_some() {
             return out;
         }
-        if self.node.peers().is_some() {
-            let policy = &self.settings.limits.policy;
+        if self.base.node.peers().is_some() {
+            let policy = &self.base.settings.limits.policy;
             encode_refusal(version, ReasonCode::ServerUnavailable, policy, &mut out);
             return out;
         }
         let can_say = version != ProtocolVersion::V3_1;
         let accepted = Packet::ConnAck(ConnAck {
-            session_present: can_say && !connect.clean_start && self.node.store().knows(client_id),
+            session_present: can_say
+                && !connect.clean_start
+                && self.base.node.store().knows(client_id),
             reason: ReasonCode::Success,
             properties: ConnAckProperties::default(),
         });
@@ -538,8 +518,8 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     fn count_takeover(&self, io: &impl LoopIo, client_id: &str) {
-        self.stats.takeovers.add(1);
-        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+        self.base.stats.takeovers.add(1);
+        if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
                 left_out,
@@ -557,13 +537,13 @@ impl<R: Rim> ClientLoop<R> {
         holder: Key,
     ) -> Option<Next> {
         if !self.has_room() {
-            let answer = Some((entry.connect.version, self.full()));
-            self.refuse(io, entry.connection, answer);
+            let answer = Some((entry.connect.version, self.base.full()));
+            self.base.refuse(io, entry.connection, answer);
             return Some(Next::Read);
         }
         let key = self.clients.next_key();
-        let (from, to) = (self.session_key(holder), self.session_key(key));
-        self.node.registry.hand_on(&client_id, from, to);
+        let (from, to) = (self.base.session_key(holder), self.base.session_key(key));
+        self.base.node.registry.hand_on(&client_id, from, to);
         let next = self.begin(io, entry, client_id, true);
         self.succeed(holder, key);
         Some(next)
@@ -574,21 +554,23 @@ impl<R: Rim> ClientLoop<R> {
         use std::hash::BuildHasher;
         loop {
             // RandomState is keyed from the system's randomness at each start.
-            let high =
-                self.identifiers
-                    .hash_one((self.index, io.now_ms(), self.stats.connects.get()));
+            let high = self.identifiers.hash_one((
+                self.base.index,
+                io.now_ms(),
+                self.base.stats.connects.get(),
+            ));
             let low = self
                 .identifiers
-                .hash_one((high, self.stats.packets_in.get()));
+                .hash_one((high, self.base.stats.packets_in.get()));
             let id = format!("auto-{high:016x}{low:016x}");
-            if self.node.registry.find(&id).is_none() {
+            if self.base.node.registry.find(&id).is_none() {
                 return id.into();
             }
         }
     }
 
     fn session_count(&self) -> usize {
-        usize::try_from(self.node.sessions()).unwrap_or(usize::MAX)
+        usize::try_from(self.base.node.sessions()).unwrap_or(usize::MAX)
     }
 }
 

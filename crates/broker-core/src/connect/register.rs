@@ -9,9 +9,10 @@ use peer_protocol::{Registered, Registration};
 use store_state::api::Store as _;
 use store_state::session::TakenFrom;
 
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::LoopIo;
 use crate::connect::joining::connect_in;
 use crate::connect::taking::Then;
+use crate::dispatch::ClientLoop;
 use crate::pending::Pending;
 use crate::rim::Rim;
 
@@ -20,7 +21,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn register(&mut self, io: &mut impl LoopIo, key: Key) {
         let number = self.came_at_us(key);
         if let Some(registration) = self.registration(key, number) {
-            let token = self.ask(Pending::Register(key)).token;
+            let token = self.base.ask(Pending::Register(key)).token;
             self.registering.new.push((token, registration));
             self.flush_peers_soon(io);
         }
@@ -30,17 +31,17 @@ impl<R: Rim> ClientLoop<R> {
         let client = self.clients.get(key)?;
         let client = Box::<str>::from(client.session.client_id());
         Some(Registration {
-            shard: self.node.store().session_shard(&client),
+            shard: self.base.node.store().session_shard(&client),
             client,
             number,
             user: self.user_of(key),
-            of_another_user: self.settings.of_another_user,
+            of_another_user: self.base.settings.of_another_user,
         })
     }
 
     /// At the end of the turn.
     pub(crate) fn flush_registrations(&mut self, io: &mut impl LoopIo) {
-        let node = std::sync::Arc::clone(&self.node);
+        let node = std::sync::Arc::clone(&self.base.node);
         let Some(peers) = node.peers() else {
             return;
         };
@@ -50,7 +51,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         let new = std::mem::take(&mut self.registering.new);
         if !new.is_empty() {
-            let known = peers.register(&*node, self.index, new);
+            let known = peers.register(&*node, self.base.index, new);
             self.registered(io, known);
         }
     }
@@ -58,7 +59,7 @@ impl<R: Rim> ClientLoop<R> {
     /// The directory has answered.
     pub(crate) fn registered(&mut self, io: &mut impl LoopIo, answers: Vec<(u64, Registered)>) {
         for (token, registered) in answers {
-            if let Some(Pending::Register(key)) = self.pending.remove(Key::from_bits(token)) {
+            if let Some(Pending::Register(key)) = self.base.pending.remove(Key::from_bits(token)) {
                 let deferred = self.take_deferred_closes(key);
                 self.has_registered(io, key, registered);
                 for (asker, older) in deferred {
@@ -66,7 +67,7 @@ impl<R: Rim> ClientLoop<R> {
                 }
             }
         }
-        self.stats.pending.set(self.pending.len() as u64);
+        self.base.stats.pending.set(self.base.pending.len() as u64);
     }
 
     fn has_registered(&mut self, io: &mut impl LoopIo, key: Key, registered: Registered) {

@@ -14,9 +14,10 @@ use store_state::api::Store as _;
 use store_state::inbox::Attached;
 use store_state::session::{Claimed, SessionOp, TakenFrom};
 
-use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::clients::{LoopIo, Timer};
 use crate::connect::joining::ClaimStage;
 use crate::connect::taking::{Next, Settled, Settling, Superseded, Taking, Then};
+use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
@@ -91,7 +92,7 @@ impl<R: Rim> ClientLoop<R> {
         from: TakenFrom,
         then: Then,
     ) {
-        let node = Arc::clone(&self.node);
+        let node = Arc::clone(&self.base.node);
         let Some(client) = self.clients.get(key) else {
             return;
         };
@@ -104,17 +105,19 @@ impl<R: Rim> ClientLoop<R> {
             number: client.number,
             resumes,
         };
-        let ticket = self.ask(Pending::TakeOver(Box::new(Taking::new(key, then, from))));
+        let ticket = self
+            .base
+            .ask(Pending::TakeOver(Box::new(Taking::new(key, then, from))));
         // No answer is worked off before this turn is over.
-        let questions = node
-            .peers()
-            .map(|peers| peers.close_elsewhere(&*node, from, &older, (self.index, ticket.token)));
+        let questions = node.peers().map(|peers| {
+            peers.close_elsewhere(&*node, from, &older, (self.base.index, ticket.token))
+        });
         let id = Key::from_bits(ticket.token);
-        if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
+        if let Some(Pending::TakeOver(taking)) = self.base.pending.get_mut(id) {
             taking.handle_asked(questions.unwrap_or_default());
         }
         self.take_if_closed(io, id);
-        if self.pending.get(id).is_some() {
+        if self.base.pending.get(id).is_some() {
             io.arm(io.now_ms() + TAKEOVER_MS, Timer::TakeOver(id).to_bits());
         }
     }
@@ -128,7 +131,7 @@ impl<R: Rim> ClientLoop<R> {
         told: Option<(NodeId, PacketIdSet)>,
     ) {
         let id = Key::from_bits(token);
-        let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) else {
+        let Some(Pending::TakeOver(taking)) = self.base.pending.get_mut(id) else {
             return;
         };
         taking.handle_closed(told);
@@ -139,27 +142,27 @@ impl<R: Rim> ClientLoop<R> {
     /// let in, there would be two connections of one client (P5). The older ones are closed all the same, when
     /// their nodes get to it.
     pub(crate) fn end_take_over(&mut self, io: &mut impl LoopIo, id: Key) {
-        let Some(Pending::TakeOver(taking)) = self.pending.remove(id) else {
+        let Some(Pending::TakeOver(taking)) = self.base.pending.remove(id) else {
             return;
         };
-        if let Some(peers) = self.node.peers() {
+        if let Some(peers) = self.base.node.peers() {
             peers.stop_awaiting(&taking.questions);
         }
         let Taking { key, then, .. } = *taking;
-        self.stats.takeover_timeouts.add(1);
+        self.base.stats.takeover_timeouts.add(1);
         if let Some(client) = self.clients.get_mut(key) {
             let version = client.session.version();
             if let Some(connection) = client.connection.take() {
-                if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+                if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                     tracing::info!(
                         client_id = client.session.client_id(),
                         left_out,
                         "a client is refused: a node that has a connection of it does not answer"
                     );
                 }
-                self.node.count_disconnected();
+                self.base.node.count_disconnected();
                 let answer = Some((version, ReasonCode::ServerUnavailable));
-                self.refuse(io, connection, answer);
+                self.base.refuse(io, connection, answer);
             }
         }
         self.go_on_joining(io, key, then);
@@ -167,7 +170,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The next step of a connection whose older ones are to be closed, if it can be taken.
     pub(crate) fn take_if_closed(&mut self, io: &mut impl LoopIo, id: Key) {
-        let (next, key) = match self.pending.get_mut(id) {
+        let (next, key) = match self.base.pending.get_mut(id) {
             Some(Pending::TakeOver(taking)) => (taking.next(), taking.key),
             _ => return,
         };
@@ -178,17 +181,17 @@ impl<R: Rim> ClientLoop<R> {
             Next::WillDue(epoch) => {
                 if let Some(client) = self.clients.get(key) {
                     let client = Box::<str>::from(client.session.client_id());
-                    let ticket = self.ticket(id.to_bits());
+                    let ticket = self.base.ticket(id.to_bits());
                     let op = SessionOp::WillDue {
                         client: client.clone(),
                         epoch,
                     };
-                    self.node.store().session(&client, ticket, op);
+                    self.base.node.store().session(&client, ticket, op);
                     return;
                 }
             }
         }
-        if let Some(Pending::TakeOver(taking)) = self.pending.remove(id) {
+        if let Some(Pending::TakeOver(taking)) = self.base.pending.remove(id) {
             let Taking {
                 key,
                 then,
@@ -224,11 +227,11 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         if !older.resumes {
             // The later connection has what it needs of the session, or another one.
-            self.node.unreleased.forget(&older.client, older.epoch);
+            self.base.node.unreleased.forget(&older.client, older.epoch);
         }
-        let home = self.node.registry.find(&older.client);
+        let home = self.base.node.registry.find(&older.client);
         match home {
-            Some(home) if home.loop_index() != self.index => {
+            Some(home) if home.loop_index() != self.base.index => {
                 io.send(
                     home.loop_index(),
                     PeerEvent::CloseOlder(asker, older).into(),
@@ -293,7 +296,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A connection ends because its client has a later one on another node.
     fn end_older(&mut self, io: &mut impl LoopIo, key: Key, client_id: &str, node: NodeId) {
-        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+        if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
                 node = format!("{node:016x}"),
@@ -301,7 +304,7 @@ impl<R: Rim> ClientLoop<R> {
                 "a new connection on another node takes the session over"
             );
         }
-        self.stats.takeovers.add(1);
+        self.base.stats.takeovers.add(1);
         // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
         self.kick(io, key, ReasonCode::SessionTakenOver);
     }
@@ -325,7 +328,7 @@ impl<R: Rim> ClientLoop<R> {
             older: older.clone(),
             until_ms: now_ms + READ_MS,
         });
-        self.stats.superseded.set(self.superseded.len() as u64);
+        self.base.stats.superseded.set(self.superseded.len() as u64);
         true
     }
 
@@ -343,7 +346,7 @@ impl<R: Rim> ClientLoop<R> {
         if !self.superseded.is_empty() {
             io.arm(now_ms + 1, Timer::Superseded.to_bits());
         }
-        self.stats.superseded.set(self.superseded.len() as u64);
+        self.base.stats.superseded.set(self.superseded.len() as u64);
     }
 
     fn holder(&self, key: Key, older: &Older) -> Holder {
@@ -375,7 +378,7 @@ impl<R: Rim> ClientLoop<R> {
     /// Tells a node that a client has no older connection here, when all of its work is done.
     fn settle_for(&mut self, asker: Asker, older: Older) {
         // What is still on its way to inboxes is of another session, unless the later connection has this one.
-        let shards = Some(self.node.store().inbox_shards()).filter(|_| older.resumes);
+        let shards = Some(self.base.node.store().inbox_shards()).filter(|_| older.resumes);
         // What became of the will is on its way to the store, if that knows the client.
         let is_known = older.epoch != 0;
         let left = shards.as_ref().map_or(0, |shards| shards.len()) + usize::from(is_known);
@@ -388,23 +391,26 @@ impl<R: Rim> ClientLoop<R> {
             epoch: older.epoch,
             resumes: older.resumes,
         };
-        let ticket = self.ask(Pending::Settle(Settling::new(left, closed)));
+        let ticket = self.base.ask(Pending::Settle(Settling::new(left, closed)));
         if let Some(shards) = shards {
-            self.node.store().inbox_barrier(&shards, ticket);
+            self.base.node.store().inbox_barrier(&shards, ticket);
         }
         if is_known {
-            self.node.store().session_barrier(&older.client, ticket);
+            self.base
+                .node
+                .store()
+                .session_barrier(&older.client, ticket);
         }
     }
 
     /// A shard has done all that it was asked before, or cannot.
     pub(crate) fn settled(&mut self, io: &mut impl LoopIo, id: Key) {
-        let settled = match self.pending.get_mut(id) {
+        let settled = match self.base.pending.get_mut(id) {
             Some(Pending::Settle(settling)) => settling.handle_answer(),
             _ => None,
         };
         if settled.is_some() {
-            self.pending.remove(id);
+            self.base.pending.remove(id);
         }
         match settled {
             None => {}
@@ -419,8 +425,8 @@ impl<R: Rim> ClientLoop<R> {
                 epoch,
                 ..
             }) => {
-                let now_ms = self.node.rim.now_ms();
-                let unreleased = self.node.unreleased.tell(&client, epoch, now_ms);
+                let now_ms = self.base.node.rim.now_ms();
+                let unreleased = self.base.node.unreleased.tell(&client, epoch, now_ms);
                 self.tell_closed(asker, &unreleased);
             }
             Some(Settled::Read { key, epoch, round }) => {
@@ -448,8 +454,8 @@ impl<R: Rim> ClientLoop<R> {
         key: Key,
         told_by: &[NodeId],
     ) {
-        self.node.unreleased.forget(client_id, epoch);
-        let Some(peers) = self.node.peers() else {
+        self.base.node.unreleased.forget(client_id, epoch);
+        let Some(peers) = self.base.node.peers() else {
             return;
         };
         for node in told_by {
@@ -459,12 +465,12 @@ impl<R: Rim> ClientLoop<R> {
                 number: self.clients.get(key).map_or(0, |client| client.number),
                 resumes: false,
             };
-            peers.have_closed(&*self.node, *node, older);
+            peers.have_closed(&*self.base.node, *node, older);
         }
     }
 
     fn tell_closed(&self, asker: Asker, unreleased: &PacketIdSet) {
-        if let Some(peers) = self.node.peers() {
+        if let Some(peers) = self.base.node.peers() {
             peers.tell_closed(asker, unreleased);
         }
     }

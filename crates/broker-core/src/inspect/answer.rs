@@ -9,7 +9,8 @@ use super::question::{
     Answer, End, Ended, INSPECTED, Inspection, MatchingSession, Question, SUBSCRIPTIONS,
 };
 use super::view::{self, View};
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::LoopIo;
+use crate::dispatch::ClientLoop;
 use crate::key::SessionKey;
 use crate::rim::Rim;
 use crate::traffic::Traffic;

@@ -5,19 +5,18 @@ use authorization::Action;
 use guard::Source;
 use mqtt_proto::{SubscriptionFilter, filter_matches};
 use mqtt_session::{Subscription, class_of, maximum_packet_size, will_target};
-use net_api::{Arena, Kind};
+use net_api::Kind;
 
 use super::question::{ClientDetail, ClientSummary, ConnectionDetail, Life, SubscriptionDetail};
-use crate::clients::{Client, LoopIo};
-use crate::connect::guarded::judged;
-use crate::connect::log::version_name;
+use crate::clients::{Client, Clients, LoopIo};
 use crate::rights::access::{Access, Verdict};
 use crate::settings::Settings;
+use crate::turn::{judged, version_name};
 
 /// What a loop shows to an inspection.
 pub(crate) struct View<'a> {
     pub(crate) index: usize,
-    pub(crate) clients: &'a Arena<Client>,
+    pub(crate) clients: &'a Clients,
     pub(crate) settings: &'a Settings,
     /// Of each listener, by its number.
     pub(crate) listener_kinds: &'a [Kind],

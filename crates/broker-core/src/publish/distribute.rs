@@ -18,7 +18,8 @@ use std::sync::Arc;
 use mqtt_session::ApplicationMessage;
 
 use crate::backpressure::hold::tell_node;
-use crate::clients::{BetweenLoops, ClientLoop, LoopIo, Timer};
+use crate::clients::{BetweenLoops, LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::key::Publisher;
 use crate::publish::deliveries::{AT_ONCE, Waiting, next_piece};
 use crate::publish::rest::{Rest, ToGroups};
@@ -89,13 +90,13 @@ impl<R: Rim> ClientLoop<R> {
         if self.deliveries.is_empty() {
             io.arm(io.now_ms(), Timer::Deliveries.to_bits());
         }
-        self.stats.deliveries_put_off.add(1);
+        self.base.stats.deliveries_put_off.add(1);
         let holds = self.deliveries.put(Waiting {
             message: Arc::clone(message),
             set: Arc::clone(set),
             range,
             groups,
-            _retaining: message.retain.then(|| self.node.retaining.begin()),
+            _retaining: message.retain.then(|| self.base.node.retaining.begin()),
         });
         if holds {
             self.hold_for_deliveries(io, message.publisher, true);
@@ -174,17 +175,19 @@ impl<R: Rim> ClientLoop<R> {
 
     fn count_waiting(&self) {
         let receivers = self.deliveries.receivers;
-        self.stats.deliveries_waiting.set(receivers as u64);
+        self.base.stats.deliveries_waiting.set(receivers as u64);
     }
 
     /// Has a publisher held back, or let go.
     fn hold_for_deliveries(&mut self, io: &mut impl LoopIo, publisher: u64, hold: bool) {
         if hold {
-            self.stats.delivery_holds.add(1);
+            self.base.stats.delivery_holds.add(1);
         }
         match Publisher::from_bits(publisher) {
             // At once: the next of its messages may be among those that are handled now.
-            Some(Publisher::Here(publisher)) if hold && publisher.loop_index() == self.index => {
+            Some(Publisher::Here(publisher))
+                if hold && publisher.loop_index() == self.base.index =>
+            {
                 self.held(io, publisher.key(), None);
             }
             Some(Publisher::Here(publisher)) => {
@@ -198,7 +201,7 @@ impl<R: Rim> ClientLoop<R> {
             }
             Some(Publisher::Elsewhere(publisher)) => {
                 // If that is lost, so is what the node knows of the hold.
-                tell_node(&self.node, publisher, hold);
+                tell_node(&self.base.node, publisher, hold);
             }
             // The broker itself, or a will.
             None => {}

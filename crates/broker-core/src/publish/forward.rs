@@ -15,7 +15,8 @@ use peer_protocol::{ForGroup, Forwarded, LARGEST, Whom, with_hash};
 use route_exchange::NodeId;
 use store_state::inbox::{Item, Origin};
 
-use crate::clients::{BetweenLoops, ClientLoop, LoopIo, effective, record_drop};
+use crate::clients::{BetweenLoops, LoopIo, effective, record_drop};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::key::SessionKey;
 use crate::publish::forwarding::Outgoing;
@@ -61,7 +62,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {
-        let always = self.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
+        let always = self.base.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
         !target.qos0_only || (message.qos == QoS::AtMostOnce && !always)
     }
 
@@ -103,7 +104,7 @@ impl<R: Rim> ClientLoop<R> {
         hops: u8,
         once: Option<&Origin>,
     ) {
-        let Some(peers) = self.node.peers() else {
+        let Some(peers) = self.base.node.peers() else {
             return;
         };
         let mut forwarded = Forwarded {
@@ -135,13 +136,18 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         if encoded.len() > LARGEST {
             if let Some(message) = lost {
-                record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
+                record_drop(
+                    &self.base.drops,
+                    io.now_ms(),
+                    message,
+                    Reason::PeerUnreachable,
+                );
             }
             return;
         }
-        self.stats.forwarded.add(1);
-        self.stats.forwarded_bytes.add(encoded.len() as u64);
-        let frame = self.forwarding.frame(to, self.index);
+        self.base.stats.forwarded.add(1);
+        self.base.stats.forwarded_bytes.add(encoded.len() as u64);
+        let frame = self.forwarding.frame(to, self.base.index);
         frame.messages.push_encoded(encoded);
         frame.lost_with_it.extend(lost.cloned());
         if frame.messages.is_full() {
@@ -155,7 +161,7 @@ impl<R: Rim> ClientLoop<R> {
     fn mark_crowding(&mut self, node: NodeId, publisher: u64) {
         if self.forwarding.crowded.contains(&node)
             && let Some(publisher) = SessionKey::from_bits(publisher)
-            && publisher.loop_index() == self.index
+            && publisher.loop_index() == self.base.index
             && let Some(client) = self.clients.get_mut(publisher.key())
         {
             client.crowds = true;
@@ -166,7 +172,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn flush_peers_soon(&mut self, io: &mut impl LoopIo) {
         if !self.forwarding.flushes {
             self.forwarding.flushes = true;
-            io.send(self.index, BetweenLoops::FlushPeers.into());
+            io.send(self.base.index, BetweenLoops::FlushPeers.into());
         }
     }
 
@@ -174,13 +180,13 @@ impl<R: Rim> ClientLoop<R> {
         self.forwarding.flushes = false;
         self.send_frames(io);
         self.flush_registrations(io);
-        if let Some(peers) = self.node.peers() {
-            peers.tell_routes(&*self.node);
+        if let Some(peers) = self.base.node.peers() {
+            peers.tell_routes(&*self.base.node);
         }
     }
 
     fn send_frames(&mut self, io: &impl LoopIo) {
-        let Some(peers) = self.node.peers() else {
+        let Some(peers) = self.base.node.peers() else {
             return;
         };
         for Outgoing {
@@ -191,7 +197,12 @@ impl<R: Rim> ClientLoop<R> {
         {
             if !peers.forward(to, messages) {
                 for message in &lost_with_it {
-                    record_drop(&self.drops, io.now_ms(), message, Reason::PeerUnreachable);
+                    record_drop(
+                        &self.base.drops,
+                        io.now_ms(),
+                        message,
+                        Reason::PeerUnreachable,
+                    );
                 }
             } else if peers.is_crowded(to) && !self.forwarding.crowded.contains(&to) {
                 self.forwarding.crowded.push(to);
@@ -207,8 +218,8 @@ impl<R: Rim> ClientLoop<R> {
         messages: Vec<Forwarded>,
         bytes: usize,
     ) {
-        self.stats.from_peers.add(messages.len() as u64);
-        self.stats.from_peers_bytes.add(bytes as u64);
+        self.base.stats.from_peers.add(messages.len() as u64);
+        self.base.stats.from_peers_bytes.add(bytes as u64);
         for forwarded in messages {
             let Forwarded {
                 message,
@@ -240,7 +251,7 @@ impl<R: Rim> ClientLoop<R> {
         if set.groups.is_empty() {
             return;
         }
-        let routes = &self.node.routes;
+        let routes = &self.base.node.routes;
         let known = served.iter().filter_map(|filter| routes.group_of(filter));
         let mut but: Vec<u32> = known.map(|group| group.number().get()).collect();
         but.sort_unstable();
@@ -264,11 +275,11 @@ impl<R: Rim> ClientLoop<R> {
         to: &ForGroup,
         once: Option<&Origin>,
     ) {
-        let Some(group) = self.node.routes.group_of(&to.filter) else {
+        let Some(group) = self.base.node.routes.group_of(&to.filter) else {
             self.nobody_is_known(io, &to.filter, message, None, of_broker(once));
             return;
         };
-        let members = self.node.routes.members(&group);
+        let members = self.base.node.routes.members(&group);
         let choose = |admits: &dyn Fn(&Member) -> bool| {
             group.choose(&members, message.publisher_hash, admits)
         };
@@ -297,8 +308,10 @@ impl<R: Rim> ClientLoop<R> {
             } = forwarded;
             let Whom::Group(to) = whom else { continue };
             let once = origin.as_ref();
-            let group = self.node.routes.group_of(&to.filter);
-            let members = group.as_ref().map(|group| self.node.routes.members(group));
+            let group = self.base.node.routes.group_of(&to.filter);
+            let members = group
+                .as_ref()
+                .map(|group| self.base.node.routes.members(group));
             let (Some(group), Some(members)) = (group, members) else {
                 self.nobody_is_known(io, &to.filter, &message, None, of_broker(once));
                 continue;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mqtt_proto::ReasonCode;
 use mqtt_session::ApplicationMessage;
 
-use crate::clients::{ClientLoop, LoopIo, record_drop};
+use crate::clients::{LoopIo, record_drop};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::pending::{Awaiting, Storing};
 use crate::publish::operator::{Operator, PublishForOperator, Published};
@@ -24,13 +25,13 @@ pub(crate) fn publish<R: Rim>(
         expiry_s,
         operator,
     } = asked;
-    let now = clients.expiry_now(io);
+    let now = clients.base.expiry_now(io);
     message.expires_at = expiry_s.map(|secs| now.add_secs(secs));
     let source = Source {
         awaiting: Some(Awaiting::Operator(operator.clone())),
         ..Source::default()
     };
-    clients.charge(io, 1);
+    clients.base.charge(io, 1);
     if let Some(reason) = clients.distribute(io, &Arc::new(message), source) {
         operator.answer(Published::Answered {
             reason,
@@ -68,7 +69,7 @@ pub(crate) fn publication_done<R: Rim>(
         Storing::Refused | Storing::Unknown | Storing::Stale => Some(Reason::StoreFailed),
     };
     if let Some(reason) = dropped {
-        record_drop(&clients.drops, io.now_ms(), message, reason);
+        record_drop(&clients.base.drops, io.now_ms(), message, reason);
     }
     operator.answer(match storing {
         Storing::Done | Storing::Refused => Published::Answered {

@@ -17,13 +17,13 @@ use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 use store_state::retain::{ConnectionNumber, Writer};
 
 use crate::backpressure::throttle::Receivers;
-use crate::clients::{
-    BetweenLoops, Client, ClientLoop, LoopIo, STORED_NAME, Timer, effective, record, record_drop,
-};
+use crate::clients::{BetweenLoops, Client, LoopIo, Timer, effective, record, record_drop};
 use crate::connect::taking::{Settled, Settling};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::key::SessionKey;
 use crate::pending::{Awaiting, Pending, Publication, Storing, ToMember};
+use crate::publish::STORED_NAME;
 use crate::publish::calls::needs_call;
 use crate::publish::forward::item_for;
 use crate::publish::once;
@@ -89,7 +89,8 @@ impl<R: Rim> ClientLoop<R> {
         let message = Arc::new(message);
         if sys::is_own(message.body.topic_bytes()) {
             // [MQTT-4.7.2-1] the broker's own topics are the broker's to say
-            self.drop_inbound(io, from, &message, Reason::ReservedTopic);
+            self.base
+                .drop_inbound(&self.clients, io, from, &message, Reason::ReservedTopic);
             return Some(ReasonCode::NotAuthorized);
         }
         let source = self.source(&message, from, packet_id);
@@ -106,7 +107,7 @@ impl<R: Rim> ClientLoop<R> {
         let stored = client.and_then(|client| client.stored.as_ref());
         let inbox = stored.and_then(|stored| stored.inbox.as_ref());
         let mut source = Source {
-            key: self.session_key(from).to_bits(),
+            key: self.base.session_key(from).to_bits(),
             transient: inbox.is_none(),
             awaiting: match packet_id {
                 Some(id) => Some(Awaiting::Client(from, id)),
@@ -135,23 +136,6 @@ impl<R: Rim> ClientLoop<R> {
             .map_or(0, |client| publisher_hash(client.session.client_id()))
     }
 
-    /// Records a client's message that is not accepted.
-    pub(crate) fn drop_inbound(
-        &self,
-        io: &impl LoopIo,
-        from: Key,
-        message: &ApplicationMessage,
-        reason: Reason,
-    ) {
-        let id = self
-            .clients
-            .get(from)
-            .map_or("", |client| client.session.client_id());
-        let (topic, length) = (message.body.topic(), message.body.payload().len());
-        self.drops
-            .record(io.now_ms(), id, topic, reason, message.qos, length);
-    }
-
     /// Gives a message to all whose subscriptions match, and to the retain store. `None`: it is on its
     /// way to those who keep it.
     pub(crate) fn distribute(
@@ -164,7 +148,7 @@ impl<R: Rim> ClientLoop<R> {
             return self.distribute_now(io, message, source);
         }
         // Sessions of other loops may have it before the retain store is asked to keep it, or after that.
-        let _retaining = self.node.retaining.begin();
+        let _retaining = self.base.node.retaining.begin();
         self.distribute_now(io, message, source)
     }
 
@@ -211,20 +195,21 @@ impl<R: Rim> ClientLoop<R> {
         let owned = self.deliveries.elsewhere.handle_publication(
             message.body.topic_bytes(),
             retain,
-            self.index,
+            self.base.index,
             io.loops(),
         );
         if let Some(owned) = owned {
-            self.charge(io, 1 + units(set.targets.len() / TARGETS_PER_UNIT));
+            self.base
+                .charge(io, 1 + units(set.targets.len() / TARGETS_PER_UNIT));
             recorders.to_owner = Some(Box::new(ToOwner {
                 owned,
-                from: self.index,
+                from: self.base.index,
                 message: Arc::clone(message),
                 set: Arc::clone(&set),
                 delivers: !source.repeated,
                 of_broker: source.of_broker().cloned(),
                 asks: Asks::default(),
-                _retaining: message.retain.then(|| self.node.retaining.begin()),
+                _retaining: message.retain.then(|| self.base.node.retaining.begin()),
             }));
         } else if !source.repeated {
             self.deliver_to_sessions(io, message, &set, source.of_broker());
@@ -235,7 +220,7 @@ impl<R: Rim> ClientLoop<R> {
         self.remember_keepers(&source, &mut recorders);
         let reason = if set.is_empty() {
             if !sys::is_own(message.body.topic_bytes()) {
-                self.stats.unmatched.add(1);
+                self.base.stats.unmatched.add(1);
             }
             ReasonCode::NoMatchingSubscribers
         } else {
@@ -269,17 +254,18 @@ impl<R: Rim> ClientLoop<R> {
         io: &mut impl LoopIo,
         message: &ApplicationMessage,
     ) -> Arc<MatchSet> {
-        if let Some(peers) = self.node.peers() {
-            peers.check_leases(&*self.node, io.now_ms());
+        if let Some(peers) = self.base.node.peers() {
+            peers.check_leases(&*self.base.node, io.now_ms());
         }
         let topic = message.body.topic_bytes();
         let misses = self.cache.misses();
-        let set = self.cache.find(topic, &self.node.routes);
+        let set = self.cache.find(topic, &self.base.node.routes);
         if self.cache.misses() != misses {
-            self.charge(io, 1 + units(set.len() / MATCHES_PER_UNIT));
+            self.base
+                .charge(io, 1 + units(set.len() / MATCHES_PER_UNIT));
         }
-        self.stats.cached_topics.set(self.cache.len() as u64);
-        self.stats.cache_misses.set(self.cache.misses());
+        self.base.stats.cached_topics.set(self.cache.len() as u64);
+        self.base.stats.cache_misses.set(self.cache.misses());
         set
     }
 
@@ -292,17 +278,18 @@ impl<R: Rim> ClientLoop<R> {
         set: &Arc<MatchSet>,
         once: Option<&Origin>,
     ) {
-        if once.is_some_and(|origin| !self.node.direct.begin(origin, None)) {
+        if once.is_some_and(|origin| !self.base.node.direct.begin(origin, None)) {
             return;
         }
-        self.share
+        self.base
+            .share
             .charge(units(set.targets.len() / TARGETS_PER_UNIT));
         for (loop_index, range) in &set.loops {
-            if *loop_index == self.index {
+            if *loop_index == self.base.index {
                 self.deliver_range(io, message, set, range.clone());
             } else {
                 let (message, set, range) = (Arc::clone(message), Arc::clone(set), range.clone());
-                let retaining = message.retain.then(|| self.node.retaining.begin());
+                let retaining = message.retain.then(|| self.base.node.retaining.begin());
                 io.send(
                     *loop_index,
                     BetweenLoops::Deliver {
@@ -323,7 +310,7 @@ impl<R: Rim> ClientLoop<R> {
         set: &'m MatchSet,
         message: &ApplicationMessage,
     ) -> &'m [ShardRef] {
-        match (message.qos, self.settings.limits.policy.qos0_inbox) {
+        match (message.qos, self.base.settings.limits.policy.qos0_inbox) {
             (QoS::AtMostOnce, Qos0Inbox::Never) => &[],
             (QoS::AtMostOnce, Qos0Inbox::Offline) => &set.detached,
             _ => &set.shards,
@@ -340,7 +327,7 @@ impl<R: Rim> ClientLoop<R> {
                 .get_mut(from)
                 .and_then(Client::inbox_and_session)
         {
-            let store = self.node.store();
+            let store = self.base.node.store();
             inbox.keep_up(&store.inbox_shards(), || session.received().clone());
             let members = recorders.members.iter();
             let of_members = members.map(|(client, _)| store.inbox_shard(store.inbox_slot(client)));
@@ -358,7 +345,13 @@ impl<R: Rim> ClientLoop<R> {
     fn can_retain(&self, io: &impl LoopIo, message: &ApplicationMessage, source: &Source) -> bool {
         let fits = message.body.topic_bytes().len() <= STORED_NAME;
         if !fits && let Some(publisher) = SessionKey::from_bits(source.key) {
-            self.drop_inbound(io, publisher.key(), message, Reason::RetainedLimit);
+            self.base.drop_inbound(
+                &self.clients,
+                io,
+                publisher.key(),
+                message,
+                Reason::RetainedLimit,
+            );
         }
         fits
     }
@@ -387,25 +380,27 @@ impl<R: Rim> ClientLoop<R> {
         let is_numbered = needs_call(message.qos, once.as_ref());
         let call = (is_numbered && awaiting.is_some()).then(|| self.calls.begin());
         let publication = awaiting.map(|from| {
-            self.pending.insert(Pending::Publish(Box::new(Publication {
-                from,
-                left: recorders.len() + usize::from(retain),
-                reason,
-                storing: Storing::Done,
-                not_retained: false,
-                receivers: Receivers {
-                    others: recorders.others,
-                    ..Receivers::default()
-                },
-                unsure: recorders.unsure,
-                message: Arc::clone(message),
-                once: once.clone(),
-                call,
-            })))
+            self.base
+                .pending
+                .insert(Pending::Publish(Box::new(Publication {
+                    from,
+                    left: recorders.len() + usize::from(retain),
+                    reason,
+                    storing: Storing::Done,
+                    not_retained: false,
+                    receivers: Receivers {
+                        others: recorders.others,
+                        ..Receivers::default()
+                    },
+                    unsure: recorders.unsure,
+                    message: Arc::clone(message),
+                    once: once.clone(),
+                    call,
+                })))
         });
-        self.stats.pending.set(self.pending.len() as u64);
-        let ticket = publication.map_or(CorrelationId::NONE, |id| self.ticket(id.to_bits()));
-        let store = self.node.store();
+        self.base.stats.pending.set(self.base.pending.len() as u64);
+        let ticket = publication.map_or(CorrelationId::NONE, |id| self.base.ticket(id.to_bits()));
+        let store = self.base.node.store();
         if let Some(mut to_owner) = recorders.to_owner {
             let waits = call.is_some();
             let request = |shard| {
@@ -477,7 +472,7 @@ impl<R: Rim> ClientLoop<R> {
             call,
             once: once.clone(),
         };
-        let member = self.node.store().client_name(client);
+        let member = self.base.node.store().client_name(client);
         let op = once::deliver(member, item, once);
         let op = if is_numbered { self.calls.once(op) } else { op };
         self.ask_to_take(op, Pending::Member(Box::new(to_member)));
@@ -485,8 +480,8 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Asks the inbox of a member of a shared group to take a message.
     pub(crate) fn ask_to_take(&mut self, op: InboxOp, pending: Pending) {
-        let ticket = self.ask(pending);
-        self.node.store().inbox(ticket, op);
+        let ticket = self.base.ask(pending);
+        self.base.node.store().inbox(ticket, op);
     }
 
     /// Gives a message to targets of this loop, all at once.
@@ -497,7 +492,7 @@ impl<R: Rim> ClientLoop<R> {
         set: &MatchSet,
         range: Range<usize>,
     ) {
-        let always = self.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
+        let always = self.base.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
         let has_others = set.len() > 1;
         for target in set.targets.get(range).unwrap_or_default() {
             let stored =
@@ -545,7 +540,7 @@ impl<R: Rim> ClientLoop<R> {
         {
             return self.deny_delivery(io, key, delivery, false);
         }
-        let (now, now_ms) = (self.expiry_now(io), io.now_ms());
+        let (now, now_ms) = (self.base.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
         let held = qos != QoS::AtMostOnce
             && self.hold_back(
@@ -561,9 +556,9 @@ impl<R: Rim> ClientLoop<R> {
         };
         // What was on its way when its publisher was held back is kept, beyond the limit.
         let policy = if held {
-            &self.settings.beyond_limit
+            &self.base.settings.beyond_limit
         } else {
-            self.settings.policy_of(class_of(&client.session))
+            self.base.settings.policy_of(class_of(&client.session))
         };
         let stored = client.stored.as_mut().filter(|_| qos == QoS::AtMostOnce);
         let inbox = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_mut()?)));
@@ -579,11 +574,16 @@ impl<R: Rim> ClientLoop<R> {
                     Direct::Ask(round) => {
                         let slot = inbox.slot;
                         let read = Settled::Read { key, epoch, round };
-                        let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
-                        return ask_whether_read(self.node.store(), slot, ticket);
+                        let ticket = self.base.ask(Pending::Settle(Settling::new(1, read)));
+                        return ask_whether_read(self.base.node.store(), slot, ticket);
                     }
                     Direct::Full(dropped) => {
-                        return record(&self.drops, now_ms, client.session.client_id(), &dropped);
+                        return record(
+                            &self.base.drops,
+                            now_ms,
+                            client.session.client_id(),
+                            &dropped,
+                        );
                     }
                 }
             }
@@ -601,11 +601,21 @@ impl<R: Rim> ClientLoop<R> {
             Delivered::Queued => {}
             Delivered::QueuedDropping(older) => {
                 for dropped in older {
-                    record(&self.drops, now_ms, client.session.client_id(), &dropped);
+                    record(
+                        &self.base.drops,
+                        now_ms,
+                        client.session.client_id(),
+                        &dropped,
+                    );
                 }
             }
             Delivered::Dropped(dropped) => {
-                record(&self.drops, now_ms, client.session.client_id(), &dropped);
+                record(
+                    &self.base.drops,
+                    now_ms,
+                    client.session.client_id(),
+                    &dropped,
+                );
             }
         }
         if let Some(connection) = client.connection {
@@ -628,7 +638,11 @@ impl<R: Rim> ClientLoop<R> {
     ) -> Option<&'m Member> {
         match once {
             Some(origin) => {
-                let own = self.node.peers().map_or(0, |_| self.node.store().node());
+                let own = self
+                    .base
+                    .node
+                    .peers()
+                    .map_or(0, |_| self.base.node.store().node());
                 group.choose_for_all_nodes(members, own, (origin, message.qos), admits)
             }
             None => group.choose(members, message.publisher_hash, admits),
@@ -652,21 +666,21 @@ impl<R: Rim> ClientLoop<R> {
                 return None;
             }
             Who::Durable(client) => {
-                let qos0 = self.settings.limits.policy.qos0_inbox;
+                let qos0 = self.base.settings.limits.policy.qos0_inbox;
                 let stored = item.qos > QoS::AtMostOnce || qos0 == Qos0Inbox::Always;
                 match member.gauge.home() {
                     Some(home) if !stored => home,
                     None if !stored && qos0 == Qos0Inbox::Never => {
                         let (message, reason) = (item.message, DropReason::OfflineQos0);
                         let dropped = Dropped { message, reason };
-                        record(&self.drops, io.now_ms(), client, &dropped);
+                        record(&self.base.drops, io.now_ms(), client, &dropped);
                         return None;
                     }
                     _ => return Some((Arc::clone(client), item)),
                 }
             }
         };
-        if once.is_some_and(|origin| !self.node.direct.begin(origin, Some(group.filter()))) {
+        if once.is_some_and(|origin| !self.base.node.direct.begin(origin, Some(group.filter()))) {
             return None;
         }
         let delivery = Delivery {
@@ -677,7 +691,7 @@ impl<R: Rim> ClientLoop<R> {
             group: Some(group.number()),
         };
         let to = session.loop_index();
-        if to == self.index {
+        if to == self.base.index {
             self.deliver_to(io, session.key(), delivery);
         } else {
             io.send(to, BetweenLoops::DeliverTo(session, delivery).into());
@@ -698,9 +712,9 @@ impl<R: Rim> ClientLoop<R> {
             let Some(number) = delivery.group else {
                 continue;
             };
-            let Some(group) = self.node.routes.group(number.get()) else {
+            let Some(group) = self.base.node.routes.group(number.get()) else {
                 let (message, reason) = (&delivery.message, Reason::NoGroupMember);
-                record_drop(&self.drops, io.now_ms(), message, reason);
+                record_drop(&self.base.drops, io.now_ms(), message, reason);
                 continue;
             };
             let (message, except) = (&delivery.message, except.as_ref());
@@ -737,7 +751,7 @@ impl<R: Rim> ClientLoop<R> {
         publication: Option<Key>,
         once: Option<&Once>,
     ) -> Option<(Arc<str>, Item)> {
-        let Some(group) = self.node.routes.group_of(filter) else {
+        let Some(group) = self.base.node.routes.group_of(filter) else {
             self.nobody_is_known(io, filter, message, publication, once.cloned());
             return None;
         };
@@ -754,7 +768,7 @@ impl<R: Rim> ClientLoop<R> {
         publication: Option<Key>,
         once: Option<&Once>,
     ) -> Option<(Arc<str>, Item)> {
-        let members = self.node.routes.members(group);
+        let members = self.base.node.routes.members(group);
         let others = |member: &Member| Some(&member.who) != except;
         let of_broker = once.and_then(Once::of_broker);
         let Some(member) = self.choose(group, &members, message, of_broker, others) else {
@@ -767,7 +781,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Arms the loop that publishes `$SYS`.
     pub(crate) fn start_sys(&mut self, io: &mut impl LoopIo) {
-        if self.index == 0 && self.settings.sys_interval_ms != 0 && !self.sys_armed {
+        if self.base.index == 0 && self.base.settings.sys_interval_ms != 0 && !self.sys_armed {
             self.sys_armed = true;
             io.arm(io.now_ms(), Timer::Sys.to_bits());
         }
@@ -775,10 +789,10 @@ impl<R: Rim> ClientLoop<R> {
 
     pub(crate) fn publish_sys(&mut self, io: &mut impl LoopIo) {
         self.sys_armed = false;
-        if self.settings.sys_interval_ms == 0 || self.closing {
+        if self.base.settings.sys_interval_ms == 0 || self.base.closing {
             return;
         }
-        for (topic, value) in self.node.rim.sys_topics(&self.node) {
+        for (topic, value) in self.base.node.rim.sys_topics(&self.base.node) {
             let message = Arc::new(ApplicationMessage {
                 body: MessageBody::new(&topic, value.as_bytes()),
                 qos: QoS::AtMostOnce,
@@ -788,7 +802,7 @@ impl<R: Rim> ClientLoop<R> {
                 expires_at: None,
                 taken_up: None,
             });
-            self.node.retained.set(&message);
+            self.base.node.retained.set(&message);
             let message = Arc::new(ApplicationMessage {
                 retain: false,
                 ..(*message).clone()
@@ -797,7 +811,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         self.sys_armed = true;
         io.arm(
-            io.now_ms() + self.settings.sys_interval_ms,
+            io.now_ms() + self.base.settings.sys_interval_ms,
             Timer::Sys.to_bits(),
         );
     }

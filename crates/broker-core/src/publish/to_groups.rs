@@ -19,7 +19,8 @@ use net_api::Key;
 use peer_protocol::Slot;
 use store_state::api::Store as _;
 
-use crate::clients::{Client, ClientLoop, LoopIo, record_drop};
+use crate::clients::{Client, LoopIo, record_drop};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending};
 use crate::publish::forward::item_for;
@@ -65,7 +66,7 @@ impl<R: Rim> ClientLoop<R> {
             self.deliveries
                 .next_at_once(message.publisher, &mut range, io.has_done_enough())
         {
-            self.charge(io, units(piece.len() / PER_UNIT));
+            self.base.charge(io, units(piece.len() / PER_UNIT));
             for (group, known) in set.groups.get(piece).unwrap_or_default() {
                 self.deliver_to_group(io, group, known, message, &mut to, &mut members);
             }
@@ -92,7 +93,7 @@ impl<R: Rim> ClientLoop<R> {
             let waits = to.served.is_some() && before.is_empty();
             let known = match waits {
                 true => Arc::clone(before),
-                false => self.node.routes.members(group),
+                false => self.base.node.routes.members(group),
             };
             self.deliver_to_group(io, group, &known, message, to, &mut members);
         }
@@ -109,7 +110,7 @@ impl<R: Rim> ClientLoop<R> {
         to: &mut ToGroups,
     ) {
         let cannot_wait = message.qos == QoS::AtMostOnce || to.which == Which::Own;
-        if to.served.is_some() || cannot_wait || !self.node.routes.lacks_shards() {
+        if to.served.is_some() || cannot_wait || !self.base.node.routes.lacks_shards() {
             return;
         }
         let done = set.groups.iter().take(done);
@@ -131,7 +132,7 @@ impl<R: Rim> ClientLoop<R> {
         if to.but.binary_search(&number).is_ok() {
             return;
         }
-        self.charge(io, units(known.len() / MATCHES_PER_UNIT));
+        self.base.charge(io, units(known.len() / MATCHES_PER_UNIT));
         let once = to.once.as_ref().and_then(Once::of_broker);
         let chosen = match to.which {
             Which::Durable if !all_durable(known) => {
@@ -146,7 +147,12 @@ impl<R: Rim> ClientLoop<R> {
         };
         let Some(member) = chosen else {
             if to.served.is_none() && to.which != Which::Own {
-                record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
+                record_drop(
+                    &self.base.drops,
+                    io.now_ms(),
+                    message,
+                    Reason::NoGroupMember,
+                );
             }
             return;
         };
@@ -165,7 +171,8 @@ impl<R: Rim> ClientLoop<R> {
         if members.is_empty() {
             return;
         }
-        if let Some(Pending::Publish(pending)) = publication.and_then(|id| self.pending.get_mut(id))
+        if let Some(Pending::Publish(pending)) =
+            publication.and_then(|id| self.base.pending.get_mut(id))
         {
             pending.left += members.len();
             pending.unsure = false;
@@ -176,7 +183,7 @@ impl<R: Rim> ClientLoop<R> {
                     .get_mut(key)
                     .and_then(Client::inbox_and_session)
             {
-                let store = self.node.store();
+                let store = self.base.node.store();
                 let known = store.inbox_shards();
                 inbox.keep_up(&known, || session.received().clone());
                 let clients = members.iter().map(|(client, _)| client);

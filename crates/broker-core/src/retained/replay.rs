@@ -16,7 +16,8 @@ use store_state::api::Store as _;
 use store_state::inbox::{InboxOp, Item};
 use store_state::retain::PageBudget;
 
-use crate::clients::{Client, ClientLoop, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
+use crate::clients::{Client, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::node::Pressure;
 use crate::pending::{Answer, Pending};
@@ -73,7 +74,7 @@ impl<R: Rim> ClientLoop<R> {
         if replay.is_blocked() || client.session.queue_len() > 0 {
             return false;
         }
-        if self.node.pressure() != Pressure::None {
+        if self.base.node.pressure() != Pressure::None {
             // Nobody asked for these bytes at this moment: they come when there is memory for them.
             replay.pauses = true;
             io.arm(now.0 + PRESSURE_RETRY_MS, Timer::Replay(key).to_bits());
@@ -97,7 +98,13 @@ impl<R: Rim> ClientLoop<R> {
                 if self.decide(io, key, Action::Receive, message.body.topic()) {
                     to_store.extend(self.replay_one(io, key, message, wanted));
                 } else {
-                    self.drop_inbound(io, key, &message, Reason::Denied(Action::Receive));
+                    self.base.drop_inbound(
+                        &self.clients,
+                        io,
+                        key,
+                        &message,
+                        Reason::Denied(Action::Receive),
+                    );
                 }
             }
         }
@@ -149,15 +156,15 @@ impl<R: Rim> ClientLoop<R> {
         let client_id = Box::<str>::from(client.session.client_id());
         let progress = replay.take_progress();
         let op = InboxOp::Replay {
-            session: self.node.store().session_name(&client_id, inbox),
+            session: self.base.node.store().session_name(&client_id, inbox),
             epoch,
             items,
             progress,
         };
         if waits {
-            self.ask_inbox(Pending::Replay(key), op);
+            self.base.ask_inbox(Pending::Replay(key), op);
         } else {
-            self.node.store().acknowledge(op);
+            self.base.node.store().acknowledge(op);
         }
     }
 
@@ -178,14 +185,14 @@ impl<R: Rim> ClientLoop<R> {
         key: Key,
         budget: &mut PageBudget,
     ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
-        let (now, expiry_now) = (Timestamp(io.now_ms()), self.expiry_now(io));
+        let (now, expiry_now) = (Timestamp(io.now_ms()), self.base.expiry_now(io));
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         if replay.filters.is_empty() {
             return None;
         }
         let has_pages = replay.has_pages();
-        if let Some(ms) = replay.passed.wait(&self.node, now, has_pages) {
-            self.stats.replay_pauses.add(1);
+        if let Some(ms) = replay.passed.wait(&self.base.node, now, has_pages) {
+            self.base.stats.replay_pauses.add(1);
             replay.pages.clear();
             replay.pauses = true;
             io.arm(now.0 + ms, Timer::Replay(key).to_bits());
@@ -194,8 +201,8 @@ impl<R: Rim> ClientLoop<R> {
         if !has_pages {
             let owed = replay.filters.first_mut()?;
             let is_elsewhere =
-                self.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes());
-            let page = (!is_elsewhere).then(|| owed.page(&self.node, budget, expiry_now));
+                self.base.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes());
+            let page = (!is_elsewhere).then(|| owed.page(&self.base.node, budget, expiry_now));
             let Some(page) = page.flatten() else {
                 self.ask_pages(key, now, expiry_now);
                 return None;
@@ -205,13 +212,13 @@ impl<R: Rim> ClientLoop<R> {
             let page = (owed.filter.clone(), self.questions, page);
             replay.pages.push_back(page);
             replay.read = now;
-            replay.given = Some(Given::now(&self.node, io));
+            replay.given = Some(Given::now(&self.base.node, io));
         }
         if let Some(given) = replay.given
-            && !self.node.retaining.is_over(given.period)
+            && !self.base.node.retaining.is_over(given.period)
         {
             // What comes meanwhile is not older than what comes after it.
-            self.stats.replay_pauses.add(1);
+            self.base.stats.replay_pauses.add(1);
             replay.pauses = true;
             let at_ms = now.0 + given.pause_ms(now.0);
             io.arm(at_ms, Timer::Replay(key).to_bits());
@@ -225,7 +232,7 @@ impl<R: Rim> ClientLoop<R> {
             budget.work = budget.work.saturating_sub(1);
         }
         if let Some(ms) = replay.leave_out_passed(&filter, &mut messages, now) {
-            self.stats.replay_pauses.add(1);
+            self.base.stats.replay_pauses.add(1);
             replay.pages.clear();
             replay.pauses = true;
             io.arm(now.0 + ms, Timer::Replay(key).to_bits());
@@ -239,7 +246,7 @@ impl<R: Rim> ClientLoop<R> {
     fn ask_pages(&mut self, key: Key, now: Timestamp, expiry_now: Timestamp) -> Option<()> {
         let replay = self.clients.get_mut(key)?.replay.as_mut()?;
         replay.read = now;
-        let store = self.node.store();
+        let store = self.base.node.store();
         self.questions += 1;
         let question = self.questions;
         let shard_of = |filter: &str, from: Option<&_>| store.retained_shard(filter, from);
@@ -250,13 +257,14 @@ impl<R: Rim> ClientLoop<R> {
             question,
             filters: filters.clone().into(),
         };
-        let ticket = self.ask(pending);
+        let ticket = self.base.ask(pending);
         let replay = self.clients.get(key)?.replay.as_ref()?;
         let wanted = filters.iter().map(|filter| {
             let owed = replay.filters.get(filter);
             (&**filter, owed.and_then(Owed::stored_place).cloned())
         });
-        self.node
+        self.base
+            .node
             .store()
             .ask_retained(ticket, shard, wanted, PAGE, expiry_now);
         Some(())
@@ -297,7 +305,7 @@ impl<R: Rim> ClientLoop<R> {
                 let page = (messages.collect(), page.next.map(Place::Stored));
                 (filter, question, page)
             }));
-        replay.given = Some(Given::now(&self.node, io));
+        replay.given = Some(Given::now(&self.base.node, io));
         self.replay_page(io, key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -312,7 +320,7 @@ impl<R: Rim> ClientLoop<R> {
         message: Arc<ApplicationMessage>,
         wanted: Wanted,
     ) -> Option<Item> {
-        let now = self.expiry_now(io);
+        let now = self.base.expiry_now(io);
         let client = self.clients.get_mut(key)?;
         let qos = effective(message.qos, wanted.qos);
         // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
@@ -334,10 +342,10 @@ impl<R: Rim> ClientLoop<R> {
             subscription_ids,
             group: None,
         };
-        let policy = &self.settings.beyond_limit;
+        let policy = &self.base.settings.beyond_limit;
         if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
             record(
-                &self.drops,
+                &self.base.drops,
                 io.now_ms(),
                 client.session.client_id(),
                 &dropped,

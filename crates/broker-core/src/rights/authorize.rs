@@ -9,13 +9,12 @@ use std::net::IpAddr;
 
 use authentication_api::Identity;
 use authorization::Action;
-use mqtt_proto::{Connect, PacketId, QoS, ReasonCode};
-use mqtt_session::ApplicationMessage;
+use mqtt_proto::{Connect, QoS};
 use net_api::{ConnectionId, Key};
 
-use crate::bridge;
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::LoopIo;
 use crate::connect::login_stage::Admission;
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::rights::access::Access;
 use crate::rim::Rim;
@@ -37,12 +36,13 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The address that a client is judged by.
     pub(crate) fn address_of(&self, io: &impl LoopIo, key: Key) -> Option<IpAddr> {
-        self.judged_address(io, self.clients.get(key)?.connection?)
+        self.base
+            .judged_address(io, self.clients.get(key)?.connection?)
     }
 
     /// Whether an action could be denied to a client.
     pub(crate) fn is_restricted(&self, key: Key, action: Action) -> bool {
-        let node = &self.settings.authorization;
+        let node = &self.base.settings.authorization;
         match self.clients.get(key).map(|client| &client.access) {
             Some(Some(access)) => access.is_restricted(node, action),
             Some(None) => node.restricts(action),
@@ -60,7 +60,7 @@ impl<R: Rim> ClientLoop<R> {
     ) -> bool {
         let allowed = self.allows(io, key, action, topic);
         if !allowed {
-            self.count_denied(action);
+            self.base.count_denied(action);
         }
         allowed
     }
@@ -81,7 +81,8 @@ impl<R: Rim> ClientLoop<R> {
         let client = self.clients.get(key);
         let client_id = client.map_or("", |client| client.session.client_id());
         let reason = Reason::Denied(action);
-        self.drops
+        self.base
+            .drops
             .record(io.now_ms(), client_id, filter, reason, qos, 0);
         false
     }
@@ -107,48 +108,8 @@ impl<R: Rim> ClientLoop<R> {
             .access
             .get_or_insert_with(|| decisions.access(Identity::default(), address));
         let client_id = client.session.client_id();
-        let node = &self.settings.authorization;
+        let node = &self.base.settings.authorization;
         decisions.allows(access, client_id, node, action, topic)
-    }
-
-    pub(crate) fn count_denied(&self, action: Action) {
-        if let Some(count) = self.stats.denied.get(action as usize) {
-            count.add(1);
-        }
-    }
-
-    /// Routes what a client publishes, if it may; the answer is that of [`Self::publish`]. A bridge's notification needs no
-    /// rights, as it goes nowhere.
-    pub(crate) fn publish_if_allowed(
-        &mut self,
-        io: &mut impl LoopIo,
-        message: ApplicationMessage,
-        from: Key,
-        packet_id: Option<PacketId>,
-    ) -> Option<ReasonCode> {
-        if bridge::is_notification(message.body.topic_bytes()) {
-            self.drop_inbound(io, from, &message, Reason::BridgeNotification);
-            return Some(ReasonCode::NoMatchingSubscribers);
-        }
-        // The topic is looked at as text only where something is restricted.
-        let mut may = |action| {
-            !self.is_restricted(from, action) || self.decide(io, from, action, message.body.topic())
-        };
-        let denied = if !may(Action::Publish) {
-            Action::Publish
-        } else if message.retain && !may(Action::Retain) {
-            Action::Retain
-        } else {
-            return self.publish(io, message, from, packet_id);
-        };
-        self.drop_inbound(io, from, &message, Reason::Denied(denied));
-        let client = self.clients.get(from);
-        let before_v5 = client.is_some_and(|client| !client.session.version().is_v5());
-        if before_v5 && self.settings.authorization.disconnects_v3 {
-            // [MQTT3-3.3.5-2] an acknowledgement as if it were accepted, or none and the end
-            self.kick(io, from, ReasonCode::NotAuthorized);
-        }
-        Some(ReasonCode::NotAuthorized)
     }
 
     /// Whether a client may leave its will. What is denied is counted, and recorded.
@@ -163,9 +124,9 @@ impl<R: Rim> ClientLoop<R> {
         let Some(will) = &connect.will else {
             return true;
         };
-        let node = &self.settings.authorization;
+        let node = &self.base.settings.authorization;
         let identity = admission.map_or_else(Identity::default, |a| a.identity().clone());
-        let access = Access::new(identity, self.judged_address(io, connection));
+        let access = Access::new(identity, self.base.judged_address(io, connection));
         let denied = |action| !access.allows(client_id, node, action, will.topic);
         let reason = if sys::is_own(will.topic.as_bytes()) {
             // [MQTT-4.7.2-1] as for a PUBLISH
@@ -178,10 +139,11 @@ impl<R: Rim> ClientLoop<R> {
             return true;
         };
         if let Reason::Denied(action) = reason {
-            self.count_denied(action);
+            self.base.count_denied(action);
         }
         let length = will.payload.len();
-        self.drops
+        self.base
+            .drops
             .record(io.now_ms(), client_id, will.topic, reason, will.qos, length);
         false
     }

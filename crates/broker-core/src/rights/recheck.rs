@@ -11,7 +11,8 @@ use authentication_api::{DatabaseUser, Denial, Identity, Verdict};
 use mqtt_proto::ReasonCode;
 use net_api::Key;
 
-use crate::clients::{BetweenLoops, ClientLoop, LoopIo, Timer};
+use crate::clients::{BetweenLoops, LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::rights::rechecks::Next;
 use crate::rim::Rim;
@@ -37,14 +38,14 @@ impl<R: Rim> ClientLoop<R> {
             }
             Some((_, Verdict::Deny(Denial::Ended | Denial::Unavailable))) | None => {}
         }
-        let every = self.settings.recheck;
+        let every = self.base.settings.recheck;
         match self.unjudged.rechecks.next(io.now_ms(), every) {
             Next::Nobody => {}
             Next::At(at_ms) => io.arm(at_ms, Timer::Recheck.to_bits()),
             Next::User(user) => {
                 let asked = Arc::clone(&user);
                 let answered = move |verdict| BetweenLoops::LookedUp(user, verdict).into();
-                self.node.rim.look_up(self.index, asked, answered);
+                self.base.node.rim.look_up(self.base.index, asked, answered);
             }
         }
     }
@@ -83,7 +84,7 @@ fn change_rights<R: Rim>(
 /// A client's user is not in the database any more.
 fn end_connection<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo, key: Key) {
     if let Some(client) = this.clients.get(key)
-        && let Some(left_out) = this.node.lines.refusals.take(io.now_ms())
+        && let Some(left_out) = this.base.node.lines.refusals.take(io.now_ms())
     {
         tracing::info!(
             client_id = &*excerpt(client.session.client_id()),

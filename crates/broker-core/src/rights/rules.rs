@@ -20,7 +20,8 @@ use store_state::api::Store as _;
 use store_state::inbox::{InboxOp, InboxReply};
 use store_state::session::SessionOp;
 
-use crate::clients::{Client, ClientLoop, LoopIo, Timer};
+use crate::clients::{Client, LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::pending::{Answer, Pending};
@@ -42,7 +43,7 @@ impl<R: Rim> ClientLoop<R> {
         self.unjudged.current = None;
         self.unjudged.hurries = true;
         self.go_on_soon(io);
-        let (now_ms, every) = (io.now_ms(), self.settings.recheck);
+        let (now_ms, every) = (io.now_ms(), self.base.settings.recheck);
         if self.unjudged.rechecks.begin(now_ms, every) {
             io.arm(now_ms, Timer::Recheck.to_bits());
         }
@@ -55,7 +56,10 @@ impl<R: Rim> ClientLoop<R> {
         };
         let is_new = client.session.subscriptions().is_empty();
         let may_have_changed = !is_new && self.is_restricted(key, Action::Subscribe);
-        if client.judged != self.rules || may_have_changed || is_removed(&self.node.rim, client) {
+        if client.judged != self.rules
+            || may_have_changed
+            || is_removed(&self.base.node.rim, client)
+        {
             self.unjudged.clients.insert(key);
             self.go_on_soon(io);
         }
@@ -106,8 +110,8 @@ impl<R: Rim> ClientLoop<R> {
             self.unjudged.later.insert(key);
             return 0;
         }
-        if is_removed(&self.node.rim, client) {
-            if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+        if is_removed(&self.base.node.rim, client) {
+            if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                 tracing::info!(
                     client_id = &*excerpt(client.session.client_id()),
                     left_out,
@@ -145,7 +149,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
         let address = is_unknown.then(|| self.address_of(io, key)).flatten();
-        let node = &self.settings.authorization;
+        let node = &self.base.settings.authorization;
         let Some(client) = self.clients.get_mut(key) else {
             return 0;
         };
@@ -192,14 +196,15 @@ impl<R: Rim> ClientLoop<R> {
         let epoch = client.stored.as_ref().map(|stored| stored.epoch);
         let reason = Reason::Denied(denied);
         let qos = mqtt_proto::QoS::AtMostOnce;
-        self.drops
+        self.base
+            .drops
             .record(io.now_ms(), &client_id, &topic, reason, qos, 0);
         if let Some(epoch) = epoch {
             let op = SessionOp::DiscardWill {
                 client: client_id.clone(),
                 epoch,
             };
-            let store = self.node.store();
+            let store = self.base.node.store();
             store.session(&client_id, store_state::CorrelationId::NONE, op);
         }
     }
@@ -223,9 +228,9 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return;
         };
-        self.stats.revoked.add(filters.len() as u64);
+        self.base.stats.revoked.add(filters.len() as u64);
         let client_id = Box::<str>::from(client.session.client_id());
-        if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+        if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(&client_id),
                 filters = filters.len(),
@@ -237,10 +242,10 @@ impl<R: Rim> ClientLoop<R> {
         let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
         let Some((epoch, inbox)) = stored else {
             self.remove_subscriptions(io, key, &filters, None);
-            return self.show_room(key);
+            return self.clients.show_room(key);
         };
         let op = InboxOp::Unsubscribe {
-            session: self.node.store().session_name(&client_id, inbox),
+            session: self.base.node.store().session_name(&client_id, inbox),
             epoch,
             filters: filters.clone(),
         };
@@ -248,7 +253,7 @@ impl<R: Rim> ClientLoop<R> {
             client.unanswered += 1;
         }
         self.hold_replay(key);
-        self.ask_inbox(Pending::Revoke { key, filters }, op);
+        self.base.ask_inbox(Pending::Revoke { key, filters }, op);
     }
 
     /// The store has unsubscribed a client. If it cannot, the subscription stays, and brings nothing that the
@@ -264,7 +269,7 @@ impl<R: Rim> ClientLoop<R> {
         if let Answer::Inbox(InboxReply::Unsubscribed(existed)) = answer {
             self.has_changed(key);
             self.remove_subscriptions(io, key, filters, Some(&existed));
-            self.show_room(key);
+            self.clients.show_room(key);
         }
     }
 }

@@ -5,8 +5,8 @@ use mqtt_session::{Deadline, Delivery, Detached, DropReason, Dropped, Ended, Tim
 use net_api::{ConnectionId, Key, Next};
 use store_state::session::SessionReply;
 
-use crate::clients::{ClientLoop, DONE, LoopIo, Timer};
-use crate::drain::last_policy;
+use crate::clients::{DONE, LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
@@ -23,34 +23,30 @@ impl<R: Rim> ClientLoop<R> {
         if self.abandon(io, key) {
             return;
         }
-        let now = self.expiry_now(io);
+        let now = self.base.expiry_now(io);
         self.take_kept(io, key, true);
-        let Some(connection) = self.clients.get(key).and_then(|client| client.connection) else {
-            return;
-        };
-        self.log_kicked(io, key, reason);
-        let is_plain = self.is_plain(io, connection);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let policy = last_policy(
-            self.drained.as_ref(),
-            &self.settings.limits.policy,
-            is_plain,
-        );
+        let Some(connection) = client.connection else {
+            return;
+        };
+        self.base.log_kicked(io, client, reason);
+        let is_plain = self.base.is_plain(io, connection);
+        let policy = self.base.last_policy(is_plain);
         client.session.disconnect(reason, policy);
         let mut bytes = Vec::new();
         // Whatever it asks for, this connection is closed after these bytes.
         let _ = client.session.poll_transmit(
             &mut bytes,
             LAST_BUDGET,
-            &mut self.outcome,
-            &self.settings.limits.policy,
+            &mut self.base.outcome,
+            &self.base.settings.limits.policy,
             now,
         );
         // Answers that go with the last bytes are not counted as those of a connection that goes on.
-        self.outcome.timed.clear();
-        self.report_dropped(io, key);
+        self.base.outcome.timed.clear();
+        self.base.report_dropped(&self.clients, io, key);
         io.send_last(connection, bytes);
         self.detach(io, key);
     }
@@ -88,10 +84,10 @@ impl<R: Rim> ClientLoop<R> {
     /// A client that has disconnected has waited long enough for the record of it. It is recorded when the store
     /// can, but the client does not hear so.
     pub(crate) fn end_leaving(&mut self, io: &mut impl LoopIo, id: Key) {
-        if let Some(Pending::Disconnect { closes }) = self.pending.get_mut(id)
+        if let Some(Pending::Disconnect { closes }) = self.base.pending.get_mut(id)
             && let Some(connection) = closes.take()
         {
-            self.stats.disconnect_timeouts.add(1);
+            self.base.stats.disconnect_timeouts.add(1);
             io.abort(connection);
         }
     }
@@ -113,7 +109,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         io.set_tag(connection, DONE);
-        self.node.count_disconnected();
+        self.base.node.count_disconnected();
         let durable = client.session.is_durable();
         let is_stored = client.stored.is_some();
         let epoch = client.stored.as_ref().map_or(0, |stored| stored.epoch);
@@ -132,8 +128,8 @@ impl<R: Rim> ClientLoop<R> {
         }
         let name = Box::<str>::from(client.session.client_id());
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
-        self.outcome.dropped.extend(dropped);
-        self.report_dropped(io, key);
+        self.base.outcome.dropped.extend(dropped);
+        self.base.report_dropped(&self.clients, io, key);
         self.let_go(io, key, false);
         if let Some(ms) = lingers {
             self.linger(io, key, epoch, ms);
@@ -145,7 +141,7 @@ impl<R: Rim> ClientLoop<R> {
             for Delivery { message, .. } in held {
                 let reason = DropReason::OfflineQos0;
                 let dropped = Dropped { message, reason };
-                crate::clients::record(&self.drops, io.now_ms(), &name, &dropped);
+                crate::clients::record(&self.base.drops, io.now_ms(), &name, &dropped);
             }
             self.remove_routes(io, key);
             self.forget_client(io, key);
@@ -160,7 +156,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A session ends with its connection: nothing of it remains.
     fn end(&mut self, io: &mut impl LoopIo, key: Key) {
-        let session_key = self.session_key(key);
+        let session_key = self.base.session_key(key);
         self.remove_routes(io, key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
@@ -173,7 +169,7 @@ impl<R: Rim> ClientLoop<R> {
         let client_id = Box::<str>::from(client.session.client_id());
         self.forget_client(io, key);
         for dropped in dropped {
-            crate::clients::record(&self.drops, io.now_ms(), &client_id, &dropped);
+            crate::clients::record(&self.base.drops, io.now_ms(), &client_id, &dropped);
         }
         self.redispatch(io, redispatch, Some(session_key));
     }
@@ -184,7 +180,7 @@ impl<R: Rim> ClientLoop<R> {
             self.unregister(io, key);
         }
         self.leave_lingering(io, key);
-        let session_key = self.session_key(key);
+        let session_key = self.base.session_key(key);
         let expires_at = self
             .clients
             .get(key)
@@ -193,16 +189,20 @@ impl<R: Rim> ClientLoop<R> {
         self.unjudged.forget(key);
         if let Some(client) = self.clients.remove(key) {
             if client.counted {
-                self.stats.sessions.sub(1);
+                self.base.stats.sessions.sub(1);
             }
             let filters = client.session.filters().0;
-            self.stats.subscription_bytes.sub(filters);
+            self.base.stats.subscription_bytes.sub(filters);
             let goes_on = client.session.is_durable();
             let now = Timestamp(io.now_ms());
-            self.node
-                .quotas
-                .handle_gone(client.confirmed_user(), &client.session, goes_on, now);
-            self.node
+            self.base.node.quotas.handle_gone(
+                client.confirmed_user(),
+                &client.session,
+                goes_on,
+                now,
+            );
+            self.base
+                .node
                 .registry
                 .release(client.session.client_id(), session_key);
         }
@@ -236,8 +236,8 @@ impl<R: Rim> ClientLoop<R> {
             match client.session.handle_deadline(now) {
                 Deadline::None => {}
                 Deadline::KeepAliveTimeout => {
-                    self.stats.keep_alive_timeouts.add(1);
-                    if let Some(left_out) = self.node.lines.refusals.take(now.0) {
+                    self.base.stats.keep_alive_timeouts.add(1);
+                    if let Some(left_out) = self.base.node.lines.refusals.take(now.0) {
                         tracing::info!(
                             client_id = &*excerpt(client.session.client_id()),
                             left_out,
@@ -251,33 +251,22 @@ impl<R: Rim> ClientLoop<R> {
                 Deadline::WillDue(_) | Deadline::Expired { .. } => {}
             }
         }
-        self.arm_deadline(io, key);
+        self.clients.arm_deadline(io, key);
     }
 
     /// At shutdown everybody is told, and disconnected.
     pub(crate) fn disconnect_all(&mut self, io: &mut impl LoopIo) {
-        let elsewhere =
-            self.drained.is_some() || self.settings.limits.policy.server_reference.is_some();
+        let elsewhere = self.base.drained.is_some()
+            || self.base.settings.limits.policy.server_reference.is_some();
         let reason = if elsewhere {
             ReasonCode::UseAnotherServer
         } else {
             ReasonCode::ServerShuttingDown
         };
-        for key in self.online() {
+        for key in self.clients.online() {
             self.kick(io, key, reason);
         }
         self.detach_all_lingering();
         io.close_untagged();
-    }
-
-    pub(crate) fn online(&self) -> Vec<Key> {
-        self.clients
-            .keys()
-            .filter(|key| {
-                self.clients
-                    .get(*key)
-                    .is_some_and(|c| c.connection.is_some())
-            })
-            .collect()
     }
 }

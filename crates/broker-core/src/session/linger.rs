@@ -27,8 +27,9 @@ use net_api::Key;
 use store_state::api::Store as _;
 use store_state::inbox::{Attached, InboxOp, InboxReply, Item};
 
-use crate::clients::{ClientLoop, LoopIo, Timer, record};
+use crate::clients::{LoopIo, Timer, record};
 use crate::connect::claim::{route_connection, subscription};
+use crate::dispatch::ClientLoop;
 use crate::key::{Publisher, SessionKey};
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
@@ -71,7 +72,7 @@ impl<R: Rim> ClientLoop<R> {
         let has_place = self.lingerers.count < MOST;
         // It is not to be there when the session has ended.
         let stays = u64::from(expiry_s) * 1000 >= ms;
-        let goes_on = !self.closing && self.drained.is_none();
+        let goes_on = !self.base.closing && self.base.drained.is_none();
         ((count >= MANY || is_sent) && has_place && stays && goes_on).then_some(ms)
     }
 
@@ -97,7 +98,7 @@ impl<R: Rim> ClientLoop<R> {
         client.kept = None;
         client.session.release_spare();
         client.access = None;
-        self.node.quotas.handle_gone(
+        self.base.node.quotas.handle_gone(
             client.confirmed_user(),
             &client.session,
             true,
@@ -181,11 +182,15 @@ impl<R: Rim> ClientLoop<R> {
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let op = InboxOp::Linger {
-            session: self.node.store().session_name(&client_id, attached.inbox),
+            session: self
+                .base
+                .node
+                .store()
+                .session_name(&client_id, attached.inbox),
             epoch,
             sent: 0,
         };
-        self.tell_inbox(op);
+        self.base.tell_inbox(op);
         let taken = self.take_lingering(key);
         if taken.is_none() {
             self.route_all(io, key, &attached);
@@ -201,10 +206,11 @@ impl<R: Rim> ClientLoop<R> {
                 let all = attached.subscriptions.into_iter().map(subscription);
                 client.session.add_subscriptions(all.collect());
                 let filters = client.session.filters().0;
-                self.stats.subscription_bytes.add(filters);
+                self.base.stats.subscription_bytes.add(filters);
             }
         }
-        self.node
+        self.base
+            .node
             .quotas
             .handle_connected(client.confirmed_user(), &client.session);
         self.linger(io, key, epoch, ms);
@@ -213,12 +219,12 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Routes what goes to the connection of a client with a durable session.
     pub(crate) fn route_all(&mut self, io: &mut impl LoopIo, key: Key, attached: &Attached) {
-        let session_key = self.session_key(key);
+        let session_key = self.base.session_key(key);
         io.charge(units(attached.subscriptions.len()).saturating_mul(FILTER));
         for stored in &attached.subscriptions {
-            route_connection(&self.node.routes, session_key, stored);
+            route_connection(&self.base.node.routes, session_key, stored);
         }
-        if self.node.peers().is_some() && !attached.subscriptions.is_empty() {
+        if self.base.node.peers().is_some() && !attached.subscriptions.is_empty() {
             self.flush_peers_soon(io);
         }
     }
@@ -253,13 +259,15 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The key that routes of a session's own subscriptions are under.
     pub(crate) fn route_key(&self, key: Key) -> SessionKey {
-        self.session_key(self.holder_for(key).unwrap_or(key))
+        self.base.session_key(self.holder_for(key).unwrap_or(key))
     }
 
     /// The key that the client publishes under whose routes are under a key.
     pub(crate) fn behind_route(&self, routes: SessionKey) -> SessionKey {
         match self.lingering(routes.key()) {
-            Some(lingering) => self.session_key(lingering.successor.unwrap_or(lingering.last)),
+            Some(lingering) => self
+                .base
+                .session_key(lingering.successor.unwrap_or(lingering.last)),
             None => routes,
         }
     }
@@ -296,15 +304,15 @@ impl<R: Rim> ClientLoop<R> {
 
     fn count_lingering(&mut self, more: isize) {
         self.lingerers.count = self.lingerers.count.saturating_add_signed(more);
-        self.stats.lingering.set(self.lingerers.count as u64);
+        self.base.stats.lingering.set(self.lingerers.count as u64);
     }
 
     /// The client identifier belongs to the entry that holds the routes again.
     fn hand_back(&self, key: Key, holder: Key) {
         if let Some(client) = self.clients.get(key) {
-            let (from, to) = (self.session_key(key), self.session_key(holder));
+            let (from, to) = (self.base.session_key(key), self.base.session_key(holder));
             let client_id = client.session.client_id();
-            self.node.registry.hand_on(client_id, from, to);
+            self.base.node.registry.hand_on(client_id, from, to);
         }
     }
 
@@ -369,7 +377,7 @@ impl<R: Rim> ClientLoop<R> {
         let all: Vec<Key> = self.clients.keys().collect();
         for holder in all {
             if let Some(op) = self.detachment(holder) {
-                self.tell_inbox(op);
+                self.base.tell_inbox(op);
             }
         }
     }
@@ -390,7 +398,7 @@ impl<R: Rim> ClientLoop<R> {
                 return;
             } else if let Some(op) = self.detachment(holder) {
                 self.lingerers.ending = Some(holder);
-                self.ask_inbox(Pending::LingerEnd(holder), op);
+                self.base.ask_inbox(Pending::LingerEnd(holder), op);
             }
         }
     }
@@ -401,7 +409,7 @@ impl<R: Rim> ClientLoop<R> {
         lingering.subscriptions.as_ref()?;
         let client_id = self.clients.get(holder)?.session.client_id();
         Some(InboxOp::Detach {
-            session: self.node.store().client_name(client_id).into(),
+            session: self.base.node.store().client_name(client_id).into(),
             epoch: lingering.epoch,
             sent: 0,
         })
@@ -420,13 +428,13 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The session is another node's: its routes can go, and its inbox is detached unless that node has it.
     pub(crate) fn end_lingering_of(&mut self, io: &mut impl LoopIo, client_id: &str) {
-        let home = self.node.registry.find(client_id);
-        let holder = home.filter(|home| home.loop_index() == self.index);
+        let home = self.base.node.registry.find(client_id);
+        let holder = home.filter(|home| home.loop_index() == self.base.index);
         if let Some(holder) = holder.map(SessionKey::key)
             && self.is_lingering(holder)
         {
             if let Some(op) = self.detachment(holder) {
-                self.tell_inbox(op);
+                self.base.tell_inbox(op);
             }
             self.end_lingering(io, holder);
         }
@@ -440,8 +448,11 @@ impl<R: Rim> ClientLoop<R> {
         let subscriptions = subscriptions.take();
         if let Some(subscriptions) = subscriptions {
             self.count_lingering(-1);
-            self.stats.subscription_bytes.sub(subscriptions.bytes());
-            let session_key = self.session_key(holder);
+            self.base
+                .stats
+                .subscription_bytes
+                .sub(subscriptions.bytes());
+            let session_key = self.base.session_key(holder);
             self.take_out_routes(io, session_key, subscriptions.subscriptions());
         }
         self.forget_client(io, holder);
@@ -489,7 +500,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let bytes = (client_id.len() + delivery.message.body.heap_len()).max(LATE_LEAST);
         let is_full = self.lingerers.late_bytes + bytes > LATE_UNDER_WAY;
-        if is_full || self.settings.limits.policy.qos0_inbox == Qos0Inbox::Never {
+        if is_full || self.base.settings.limits.policy.qos0_inbox == Qos0Inbox::Never {
             return self.drop_late(io, &client_id, delivery.message);
         }
         let epoch = lingering.epoch;
@@ -501,9 +512,9 @@ impl<R: Rim> ClientLoop<R> {
         // Which shards another node has asked is not known here.
         let publisher = Publisher::from_bits(delivery.message.publisher);
         let shards = shards.filter(|_| matches!(publisher, Some(Publisher::Here(_))));
-        let slot = self.node.store().inbox_slot(&client_id);
+        let slot = self.base.node.store().inbox_slot(&client_id);
         let op = InboxOp::DeliverLate {
-            session: self.node.store().client_name(&client_id).into(),
+            session: self.base.node.store().client_name(&client_id).into(),
             epoch,
             detached: shards.is_some_and(|(shards, known)| {
                 let own = known.of_slot(slot);
@@ -523,7 +534,7 @@ impl<R: Rim> ClientLoop<R> {
             delivery,
             bytes,
         };
-        self.ask_inbox(Pending::Late(Box::new(late)), op);
+        self.base.ask_inbox(Pending::Late(Box::new(late)), op);
         self.linger_is_over(io, holder);
     }
 
@@ -556,7 +567,7 @@ impl<R: Rim> ClientLoop<R> {
     fn drop_late(&self, io: &impl LoopIo, client: &str, message: Arc<ApplicationMessage>) {
         let reason = DropReason::OfflineQos0;
         record(
-            &self.drops,
+            &self.base.drops,
             io.now_ms(),
             client,
             &Dropped { message, reason },

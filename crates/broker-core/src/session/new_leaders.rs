@@ -12,8 +12,9 @@ use net_api::Key;
 use peer_protocol::Registration;
 use store_state::api::{Read, Store as _};
 
-use crate::clients::{Client, ClientLoop, LoopIo, Timer};
+use crate::clients::{Client, LoopIo, Timer};
 use crate::connect::taking::{Settled, Settling};
+use crate::dispatch::ClientLoop;
 use crate::pending::Pending;
 use crate::rim::Rim;
 use crate::session::catching_up::ask_whether_read;
@@ -63,15 +64,15 @@ pub(crate) fn go_on<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo) {
             {
                 let (epoch, slot) = (stored.epoch, inbox.slot);
                 let read = Settled::Read { key, epoch, round };
-                let ticket = this.ask(Pending::Settle(Settling::new(1, read)));
-                ask_whether_read(this.node.store(), slot, ticket);
+                let ticket = this.base.ask(Pending::Settle(Settling::new(1, read)));
+                ask_whether_read(this.base.node.store(), slot, ticket);
             }
         }
     }
-    if let Some(peers) = this.node.peers()
+    if let Some(peers) = this.base.node.peers()
         && !registrations.is_empty()
     {
-        peers.report(&*this.node, registrations, false);
+        peers.report(&*this.base.node, registrations, false);
     }
     io.charge(concerned + looked_at / SLOTS);
     if this.reopening.is_under_way() {
@@ -91,18 +92,18 @@ fn open_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
     else {
         return false;
     };
-    let change = LeaderChange::OfInboxes(this.node.store().inbox_shard(inbox.slot));
+    let change = LeaderChange::OfInboxes(this.base.node.store().inbox_shard(inbox.slot));
     let is_visited = this.reopening.is_visited_for(change);
     if is_visited {
         let open = Read::Open {
-            loop_index: this.index as u16,
+            loop_index: this.base.index as u16,
             home: key.to_bits(),
             inbox: inbox.number,
             epoch: stored.epoch,
             from: inbox.next,
             credit: inbox.credit,
         };
-        this.node.store().read(inbox.slot, open);
+        this.base.node.store().read(inbox.slot, open);
     }
     is_visited
 }
@@ -110,12 +111,16 @@ fn open_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
 /// What the directory is told of a client, if its session shard has another leader and the store does not know the
 /// client.
 fn registration_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> Option<Registration> {
-    this.node.peers()?;
+    this.base.node.peers()?;
     let client = online(this, key)?;
     if client.stored.is_some() || client.joining.is_some() {
         return None;
     }
-    let shard = this.node.store().session_shard(client.session.client_id());
+    let shard = this
+        .base
+        .node
+        .store()
+        .session_shard(client.session.client_id());
     let change = LeaderChange::OfSessions(shard);
     if !this.reopening.is_visited_for(change) {
         return None;

@@ -11,83 +11,25 @@ use mqtt_proto::{PacketId, QoS, ReasonCode, SubscriptionFilter};
 use mqtt_session::{Delivery, Session, StoredState, Timestamp};
 use net_api::{ConnectionId, Key};
 use store_state::CorrelationId;
-use store_state::api::{Event, Failure, NO_SEQUENCE, Read, Store as _};
-use store_state::inbox::{Done, InboxOp, InboxReply, Item, Queued};
-use store_state::retain::RetainReply;
+use store_state::api::{NO_SEQUENCE, Read, Store as _};
+use store_state::inbox::{Done, InboxOp, Item, Queued};
 use store_state::session::SessionOp;
 
-use crate::clients::{Client, ClientLoop, LoopIo, Timer, record, record_drop};
+use crate::clients::{LoopIo, Timer, record};
 use crate::connect::inbox::CREDIT;
 use crate::connect::taking::{Settled, Settling};
-use crate::drops::Reason;
-use crate::events::{SessionEvent, SessionHappened};
-use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
-use crate::publish::on_behalf::{self, Kept};
-use crate::publish::once::Once;
+use crate::dispatch::ClientLoop;
+use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
 use crate::session::catching_up::{Came, ask_whether_read};
-use crate::session::new_leaders;
-use crate::session::reopening::LeaderChange;
 use crate::shared::offer;
 
 /// How long a client that has sent DISCONNECT waits for the record of it, in ms.
 const LEAVING_MS: u64 = 5_000;
 
 impl<R: Rim> ClientLoop<R> {
-    /// Events of the store.
-    pub(crate) fn store_events(&mut self, io: &mut impl LoopIo, events: Vec<Event>) {
-        for event in events {
-            match event {
-                Event::Session { token, reply } => {
-                    self.answered(io, token, Answer::Session(reply));
-                }
-                Event::Inbox { token, reply } => self.answered(io, token, Answer::Inbox(reply)),
-                Event::Retain { token, reply } => self.answered(io, token, Answer::Retain(reply)),
-                Event::Failed { token, failure } => {
-                    self.answered(io, token, Answer::Failed(failure));
-                }
-                Event::Passed { token } => self.answered(io, token, Answer::Passed),
-                Event::Retained { token, pages } => {
-                    self.answered(io, token, Answer::Retained(pages));
-                }
-                Event::Reopen { shard } => {
-                    new_leaders::begin(self, io, [LeaderChange::OfInboxes(shard)]);
-                }
-                Event::Fenced => self.fence(io),
-                Event::Page {
-                    home,
-                    epoch,
-                    from,
-                    items,
-                } => self.page(io, Key::from_bits(home), epoch, from, items),
-                Event::Fire {
-                    client,
-                    epoch,
-                    will,
-                } => self.fire(io, client, epoch, &will),
-                Event::Ended { client, epoch, why } => {
-                    if let Some(why) = why {
-                        self.node.rim.tell_session(&SessionEvent {
-                            what: SessionHappened::Ended(why),
-                            client_id: &client,
-                            user: None,
-                        });
-                    }
-                    self.remove_inbox(client, epoch);
-                }
-                Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
-                Event::SplitOff { .. } => {
-                    debug_assert!(
-                        false,
-                        "the store itself sends on what belongs to other shards"
-                    );
-                }
-            }
-        }
-    }
-
     /// Queued messages of a session.
-    fn page(
+    pub(crate) fn page(
         &mut self,
         io: &mut impl LoopIo,
         key: Key,
@@ -149,22 +91,22 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(client) = self.clients.get(key) {
             for dropped in missed {
                 let client_id = client.session.client_id();
-                record(&self.drops, io.now_ms(), client_id, &dropped);
+                record(&self.base.drops, io.now_ms(), client_id, &dropped);
             }
         }
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
         }
-        self.show_room(key);
+        self.clients.show_room(key);
     }
 
     /// The other nodes have taken this one for dead, and with it the connections that the store knows of.
-    fn fence(&mut self, io: &mut impl LoopIo) {
-        if self.index == 0 {
-            self.node.rim.tell_incarnation();
+    pub(crate) fn fence(&mut self, io: &mut impl LoopIo) {
+        if self.base.index == 0 {
+            self.base.node.rim.tell_incarnation();
         }
         self.end_all_lingering(io);
-        for key in self.online() {
+        for key in self.clients.online() {
             self.refuse_claimed(io, key);
             if self
                 .clients
@@ -188,7 +130,7 @@ impl<R: Rim> ClientLoop<R> {
         let action = Action::Receive;
         let allowed = !self.is_restricted(key, action)
             || self.allows(io, key, action, item.message.body.topic());
-        let group = offer::group_of(&self.node.routes, &item, state);
+        let group = offer::group_of(&self.base.node.routes, &item, state);
         let qos = item.qos;
         let delivery = delivery_of(item, group);
         if !allowed {
@@ -243,13 +185,14 @@ impl<R: Rim> ClientLoop<R> {
                 epoch,
                 more,
             };
-            self.node.store().read(inbox.slot, read);
+            self.base.node.store().read(inbox.slot, read);
             let round = inbox.catching_up.handle_credit(was_exhausted);
             asks = round.map(|round| (inbox.slot, round));
         }
         if !done.is_empty() {
             let op = InboxOp::Acknowledge {
                 session: self
+                    .base
                     .node
                     .store()
                     .session_name(client.session.client_id(), inbox.number),
@@ -257,12 +200,12 @@ impl<R: Rim> ClientLoop<R> {
                 sent: client.session.sent_sequence(),
                 done: Done(done),
             };
-            self.node.store().acknowledge(op);
+            self.base.node.store().acknowledge(op);
         }
         if let Some((slot, round)) = asks {
             let read = Settled::Read { key, epoch, round };
-            let ticket = self.ask(Pending::Settle(Settling::new(1, read)));
-            ask_whether_read(self.node.store(), slot, ticket);
+            let ticket = self.base.ask(Pending::Settle(Settling::new(1, read)));
+            ask_whether_read(self.base.node.store(), slot, ticket);
         }
     }
 
@@ -289,7 +232,8 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(inbox) = stored.inbox {
             expiry = client.session.session_expiry();
             let (epoch, received) = (stored.epoch, client.session.received());
-            self.node
+            self.base
+                .node
                 .unreleased
                 .keep(&client_id, epoch, received, io.now_ms());
             let sent = client.session.sent_sequence();
@@ -300,8 +244,12 @@ impl<R: Rim> ClientLoop<R> {
                 inbox: inbox.number,
                 epoch: stored.epoch,
             };
-            self.node.store().read(inbox.slot, close);
-            let session = self.node.store().session_name(&client_id, inbox.number);
+            self.base.node.store().read(inbox.slot, close);
+            let session = self
+                .base
+                .node
+                .store()
+                .session_name(&client_id, inbox.number);
             let op = if lingers {
                 InboxOp::Linger {
                     session,
@@ -315,22 +263,22 @@ impl<R: Rim> ClientLoop<R> {
                     sent,
                 }
             };
-            self.node.store().inbox(CorrelationId::NONE, op);
-            let shard = self.node.store().inbox_shard(inbox.slot);
+            self.base.node.store().inbox(CorrelationId::NONE, op);
+            let shard = self.base.node.store().inbox_shard(inbox.slot);
             // At once, so that messages of QoS 0 that come from now on are stored, behind that.
             let gone = client.session.subscriptions().iter();
             for subscription in gone.filter(|_| !lingers) {
                 if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter)
                     && filter.shared.is_none()
                 {
-                    let routes = &self.node.routes;
+                    let routes = &self.base.node.routes;
                     routes.set_shard(shard, filter.filter, true, true);
                 }
             }
         }
         let id = self.disconnect_stored(&client_id, stored.epoch, expiry, keep_will);
         if closes.is_some()
-            && let Some(Pending::Disconnect { closes: waits }) = self.pending.get_mut(id)
+            && let Some(Pending::Disconnect { closes: waits }) = self.base.pending.get_mut(id)
         {
             // No answer is worked off before this turn is over.
             *waits = closes;
@@ -338,132 +286,9 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    /// A shard has answered for a publication.
-    pub(crate) fn publication_answered(&mut self, io: &mut impl LoopIo, id: Key, answer: Answer) {
-        if let Some(Pending::Publish(publication)) = self.pending.get_mut(id) {
-            publication.left -= 1;
-            match answer {
-                Answer::Inbox(InboxReply::Published {
-                    matched,
-                    refused,
-                    pressing,
-                }) => {
-                    publication.matched(matched > 0, refused > 0);
-                    publication.receivers.answered(matched, pressing);
-                }
-                Answer::Retain(RetainReply::Full) => {
-                    publication.matched(true, true);
-                    publication.not_retained = true;
-                }
-                Answer::Failed(Failure::Full | Failure::TooLong) => {
-                    publication.matched(true, true);
-                    publication.stored(Storing::Refused);
-                }
-                Answer::Inbox(InboxReply::Fenced) | Answer::Retain(RetainReply::Fenced) => {
-                    publication.stored(Storing::Stale);
-                }
-                Answer::Failed(_) => {
-                    publication.stored(Storing::Unknown);
-                    publication.reason = ReasonCode::ImplementationSpecificError;
-                }
-                _ => publication.matched(false, false),
-            }
-        }
-        let finished = matches!(self.pending.get(id), Some(Pending::Publish(p)) if p.left == 0);
-        if finished && let Some(Pending::Publish(publication)) = self.pending.remove(id) {
-            self.publication_done(io, *publication);
-            self.stats.pending.set(self.pending.len() as u64);
-        }
-    }
-
-    /// All who must have a message have it, or one of them could not.
-    pub(crate) fn publication_done(&mut self, io: &mut impl LoopIo, publication: Publication) {
-        let Publication {
-            from,
-            reason,
-            storing,
-            message,
-            once,
-            receivers,
-            not_retained,
-            call,
-            ..
-        } = publication;
-        if let Some(call) = call {
-            self.calls.end(call);
-        }
-        let failed = storing != Storing::Done;
-        if let Awaiting::Client(key, _) | Awaiting::Nobody(key) = from {
-            if failed {
-                self.drop_inbound(io, key, &message, Reason::StoreFailed);
-            } else if not_retained {
-                self.drop_inbound(io, key, &message, Reason::RetainedLimit);
-            }
-        }
-        match from {
-            Awaiting::Nobody(_) => {}
-            Awaiting::Operator(operator) => {
-                let done = Kept {
-                    reason,
-                    storing,
-                    not_retained,
-                };
-                on_behalf::publication_done(self, io, &operator, &message, done);
-            }
-            Awaiting::Client(key, packet_id) => {
-                // Who is not told sends the message again, and those that have it know it by its origin.
-                let Some(client) = self.clients.get_mut(key) else {
-                    return;
-                };
-                if storing == Storing::Stale {
-                    self.kick(io, key, ReasonCode::SessionTakenOver);
-                    return;
-                }
-                if failed && !client.session.version().is_v5() {
-                    // Before 5.0 an acknowledgement cannot say no: none is sent, and the client sends
-                    // the message again on its next connection.
-                    self.kick(io, key, reason);
-                    return;
-                }
-                if storing == Storing::Unknown && once.is_some() {
-                    // A PUBREC that refuses has its identifier forgotten. If it is lost, the client sends the
-                    // message again, and a shard that keeps it would take it for another one.
-                    self.kick(io, key, ReasonCode::ServerBusy);
-                    return;
-                }
-                client
-                    .session
-                    .complete_publish(packet_id, reason, message.taken_up);
-                if let Some(connection) = client.connection {
-                    io.touch(connection);
-                }
-                if receivers.filling > 0 || client.hold.is_some() {
-                    self.throttle_publisher(io, key, receivers, message.body.topic_bytes());
-                }
-                if let Some(once) = once.filter(|_| reason.is_error()) {
-                    // [MQTT-4.3.3-9] the identifier is free for another message.
-                    self.release_everywhere(&once);
-                    if let Some(inbox) = self.clients.get_mut(key).and_then(Client::inbox) {
-                        inbox.forget(packet_id);
-                    }
-                }
-            }
-            Awaiting::Will { client, epoch } => {
-                if failed {
-                    self.will_is_unpublished(io, client, epoch);
-                    return;
-                }
-                if not_retained {
-                    record_drop(&self.drops, io.now_ms(), &message, Reason::RetainedLimit);
-                }
-                self.will_is_published(&client, epoch);
-            }
-        }
-    }
-
     /// All shards forget what was published under this name, up to this incarnation.
     pub(crate) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
-        let store = self.node.store();
+        let store = self.base.node.store();
         let name = store.client_name(publisher);
         for &shard in store.inbox_shards().iter() {
             let op = InboxOp::Forget {
@@ -474,25 +299,18 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    pub(crate) fn release_everywhere(&self, once: &Once) {
-        let store = self.node.store();
-        for &shard in store.inbox_shards().iter() {
-            store.inboxes(shard, CorrelationId::NONE, once.release());
-        }
-    }
-
     /// A session has ended.
-    fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
-        self.node.unreleased.forget(&client, epoch);
+    pub(crate) fn remove_inbox(&mut self, client: Box<str>, epoch: u64) {
+        self.base.node.unreleased.forget(&client, epoch);
         let op = InboxOp::Remove {
-            session: self.node.store().client_name(&client).into(),
+            session: self.base.node.store().client_name(&client).into(),
             epoch,
         };
         let pending = Pending::Removal {
             client: client.clone(),
             epoch,
         };
-        self.ask_inbox(pending, op);
+        self.base.ask_inbox(pending, op);
     }
 
     pub(crate) fn removal_answered(&mut self, client: Box<str>, epoch: u64, answer: &Answer) {
@@ -500,13 +318,16 @@ impl<R: Rim> ClientLoop<R> {
             // The node ends: whoever leads next is told.
             return;
         }
-        self.node.quotas.handle_ended(&client);
+        self.base.node.quotas.handle_ended(&client);
         self.forget_everywhere(&client, epoch);
         let op = SessionOp::Gone {
             client: client.clone(),
             epoch,
         };
-        self.node.store().session(&client, CorrelationId::NONE, op);
+        self.base
+            .node
+            .store()
+            .session(&client, CorrelationId::NONE, op);
     }
 
     /// A PUBREC of a client is to be recorded.
@@ -521,11 +342,11 @@ impl<R: Rim> ClientLoop<R> {
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let op = InboxOp::Receipt {
-            session: self.node.store().session_name(&client_id, inbox),
+            session: self.base.node.store().session_name(&client_id, inbox),
             epoch,
             sequence,
         };
-        self.ask_inbox(Pending::Receipt { key, sequence }, op);
+        self.base.ask_inbox(Pending::Receipt { key, sequence }, op);
     }
 
     /// A PUBREL of a client: its publication is to be forgotten wherever it is known.
@@ -542,18 +363,21 @@ impl<R: Rim> ClientLoop<R> {
         };
         let once = inbox.once(client.session.client_id(), epoch, packet_id);
         let session = &client.session;
-        inbox.keep_up(&self.node.store().inbox_shards(), || {
+        inbox.keep_up(&self.base.node.store().inbox_shards(), || {
             session.received().clone()
         });
         let shards = inbox.shards_to_release(packet_id);
         inbox.forget(packet_id);
-        let ticket = self.ask(Pending::Release {
+        let ticket = self.base.ask(Pending::Release {
             key,
             packet_id,
             left: shards.len(),
         });
         for shard in shards {
-            self.node.store().inboxes(shard, ticket, once.release());
+            self.base
+                .node
+                .store()
+                .inboxes(shard, ticket, once.release());
         }
     }
 
@@ -576,21 +400,6 @@ impl<R: Rim> ClientLoop<R> {
         complete(&mut client.session);
         if let Some(connection) = client.connection {
             io.touch(connection);
-        }
-    }
-}
-
-impl Publication {
-    fn stored(&mut self, storing: Storing) {
-        self.storing = self.storing.max(storing);
-    }
-
-    /// A shard has said whether anybody there matched, and whether anybody refused.
-    pub(crate) fn matched(&mut self, matched: bool, refused: bool) {
-        if refused {
-            self.reason = ReasonCode::QuotaExceeded;
-        } else if matched && self.reason == ReasonCode::NoMatchingSubscribers {
-            self.reason = ReasonCode::Success;
         }
     }
 }

@@ -8,7 +8,8 @@ use net_api::Key;
 use store_state::api::Store as _;
 use store_state::inbox::{InboxReply, Item, Origin};
 
-use crate::clients::{ClientLoop, LoopIo, Timer};
+use crate::clients::{LoopIo, Timer};
+use crate::dispatch::ClientLoop;
 use crate::pending::{Answer, Pending};
 use crate::publish::once;
 use crate::publish::once::Once;
@@ -30,7 +31,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     fn begin_handovers(&mut self) {
-        self.stats.legacies.set(self.legacies.known() as u64);
+        self.base.stats.legacies.set(self.legacies.known() as u64);
         while self.legacies.under_way() < AT_ONCE
             && let Some(legacy) = self.legacies.begin()
         {
@@ -40,32 +41,38 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Tells the shard what others have, and asks for what they are to have next.
     fn ask_for_page(&mut self, legacy: Legacy, done: Vec<u64>) {
-        let op = legacy.hand_over(self.node.store(), done);
+        let op = legacy.hand_over(self.base.node.store(), done);
         let handover = Handover {
             legacy,
             messages: 0,
             done: Vec::new(),
             asked: 0,
         };
-        self.ask_inbox(Pending::Handover(Box::new(handover)), op);
+        self.base
+            .ask_inbox(Pending::Handover(Box::new(handover)), op);
     }
 
     /// The shard has said what others are to have next.
     pub(crate) fn page_answered(&mut self, io: &mut impl LoopIo, id: Key, answer: Answer) {
-        let Some(Pending::Handover(handover)) = self.pending.get_mut(id) else {
+        let Some(Pending::Handover(handover)) = self.base.pending.get_mut(id) else {
             return;
         };
         match answer {
             Answer::Inbox(InboxReply::LeftBehind(items)) if items.is_empty() => {
                 let legacy = handover.legacy.clone();
-                self.pending.remove(id);
+                self.base.pending.remove(id);
                 self.handed_over(&legacy);
             }
             Answer::Inbox(InboxReply::LeftBehind(items)) => {
                 handover.messages = items.len();
                 let legacy = handover.legacy.clone();
                 for (sequence, item) in items {
-                    self.give_to_heir(io, id, legacy.origin(self.node.store(), sequence), item);
+                    self.give_to_heir(
+                        io,
+                        id,
+                        legacy.origin(self.base.node.store(), sequence),
+                        item,
+                    );
                 }
                 self.go_on_handing_over(io, id);
             }
@@ -82,7 +89,7 @@ impl<R: Rim> ClientLoop<R> {
         let sequence = origin.incarnation;
         let once = Once::Broker(origin);
         let given = self.give_to_group(io, &filter, &item.message, None, Some(&once));
-        if let Some(Pending::Handover(handover)) = self.pending.get_mut(id) {
+        if let Some(Pending::Handover(handover)) = self.base.pending.get_mut(id) {
             match given {
                 None => handover.done.push(sequence),
                 Some(_) => handover.asked += 1,
@@ -93,7 +100,7 @@ impl<R: Rim> ClientLoop<R> {
                 handover: id,
                 sequence,
             };
-            let member = self.node.store().client_name(&client);
+            let member = self.base.node.store().client_name(&client);
             let op = once::deliver(member, item, Some(once));
             self.ask_to_take(op, pending);
         }
@@ -101,10 +108,10 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Whether a group has no members, as far as this node knows, which does not know all.
     fn may_have_unknown_members(&self, io: &impl LoopIo, filter: &str) -> bool {
-        if let Some(peers) = self.node.peers() {
-            peers.check_leases(&*self.node, io.now_ms());
+        if let Some(peers) = self.base.node.peers() {
+            peers.check_leases(&*self.base.node, io.now_ms());
         }
-        let routes = &self.node.routes;
+        let routes = &self.base.node.routes;
         let group = routes.group_of(filter);
         group.is_none_or(|group| routes.members(&group).is_empty()) && routes.unsure() != (0, 0)
     }
@@ -117,7 +124,7 @@ impl<R: Rim> ClientLoop<R> {
         sequence: u64,
         answer: &Answer,
     ) {
-        let Some(Pending::Handover(handover)) = self.pending.get_mut(id) else {
+        let Some(Pending::Handover(handover)) = self.base.pending.get_mut(id) else {
             return;
         };
         handover.asked -= 1;
@@ -129,10 +136,10 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Goes on with the next page when nobody is to answer for this one any more.
     fn go_on_handing_over(&mut self, io: &mut impl LoopIo, id: Key) {
-        if !matches!(self.pending.get(id), Some(Pending::Handover(h)) if h.asked == 0) {
+        if !matches!(self.base.pending.get(id), Some(Pending::Handover(h)) if h.asked == 0) {
             return;
         }
-        let Some(Pending::Handover(handover)) = self.pending.remove(id) else {
+        let Some(Pending::Handover(handover)) = self.base.pending.remove(id) else {
             return;
         };
         let Handover {
@@ -146,8 +153,8 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         if !done.is_empty() {
-            let op = legacy.hand_over(self.node.store(), done);
-            self.tell_inbox(op);
+            let op = legacy.hand_over(self.base.node.store(), done);
+            self.base.tell_inbox(op);
         }
         if self.legacies.handle_stuck(legacy) {
             io.arm(io.now_ms() + RETRY_MS, Timer::Legacies.to_bits());
@@ -157,7 +164,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Tries again with what could not be handed over. What another node leads by now is its business.
     pub(crate) fn retry_handovers(&mut self) {
-        let node = &self.node;
+        let node = &self.base.node;
         self.legacies.retry(|client| {
             let store = node.store();
             let shard = store.inbox_shard(store.inbox_slot(client));

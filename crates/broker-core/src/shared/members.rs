@@ -19,7 +19,8 @@ use mqtt_session::ApplicationMessage;
 use net_api::Key;
 use store_state::api::Failure;
 
-use crate::clients::{ClientLoop, LoopIo, Timer, record_drop};
+use crate::clients::{LoopIo, Timer, record_drop};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::pending::{Answer, Pending};
 use crate::publish::once::Once;
@@ -53,7 +54,8 @@ impl<R: Rim> ClientLoop<R> {
             until_ms: io.now_ms() + PATIENCE_MS,
         });
         if waits {
-            self.stats
+            self.base
+                .stats
                 .members_awaited
                 .set(self.members.waiting.len() as u64);
             self.look_for_members_again(io);
@@ -72,11 +74,17 @@ impl<R: Rim> ClientLoop<R> {
         publication: Option<Key>,
         once: Option<Once>,
     ) {
-        if message.qos == QoS::AtMostOnce || !self.node.routes.lacks_shards() {
-            record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember);
+        if message.qos == QoS::AtMostOnce || !self.base.node.routes.lacks_shards() {
+            record_drop(
+                &self.base.drops,
+                io.now_ms(),
+                message,
+                Reason::NoGroupMember,
+            );
             return;
         }
-        if let Some(Pending::Publish(waiting)) = publication.and_then(|id| self.pending.get_mut(id))
+        if let Some(Pending::Publish(waiting)) =
+            publication.and_then(|id| self.base.pending.get_mut(id))
         {
             waiting.left += 1;
         }
@@ -106,19 +114,20 @@ impl<R: Rim> ClientLoop<R> {
         if self.members.waiting.is_empty() {
             return;
         }
-        if let Some(peers) = self.node.peers() {
-            peers.check_leases(&*self.node, io.now_ms());
+        if let Some(peers) = self.base.node.peers() {
+            peers.check_leases(&*self.base.node, io.now_ms());
         }
         // What has to wait again is put behind the others, and is not met a second time.
         for _ in 0..self.members.waiting.len() {
-            if self.node.routes.lacks_shards() {
+            if self.base.node.routes.lacks_shards() {
                 break;
             }
             if let Some(waiting) = self.members.pop_if(|_| true) {
                 self.give_to_members(io, waiting);
             }
         }
-        self.stats
+        self.base
+            .stats
             .members_awaited
             .set(self.members.waiting.len() as u64);
     }
@@ -131,7 +140,7 @@ impl<R: Rim> ClientLoop<R> {
             once: named,
             ..
         } = waiting;
-        let is_gone = |id| !matches!(self.pending.get(id), Some(Pending::Publish(_)));
+        let is_gone = |id| !matches!(self.base.pending.get(id), Some(Pending::Publish(_)));
         if publication.is_some_and(is_gone) {
             // Its publisher was answered, by what was known.
             return;
@@ -171,7 +180,8 @@ impl<R: Rim> ClientLoop<R> {
             } = waiting;
             self.give_up_on(io, &message, publication, Failure::Stopped);
         }
-        self.stats
+        self.base
+            .stats
             .members_awaited
             .set(self.members.waiting.len() as u64);
     }
@@ -185,7 +195,12 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         match publication {
             Some(id) => self.publication_answered(io, id, Answer::Failed(failure)),
-            None => record_drop(&self.drops, io.now_ms(), message, Reason::NoGroupMember),
+            None => record_drop(
+                &self.base.drops,
+                io.now_ms(),
+                message,
+                Reason::NoGroupMember,
+            ),
         }
     }
 }

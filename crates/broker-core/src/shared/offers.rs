@@ -14,7 +14,8 @@ use authorization::Action;
 use mqtt_session::{ApplicationMessage, Delivery};
 use net_api::Key;
 
-use crate::clients::{BetweenLoops, ClientLoop, LoopIo};
+use crate::clients::{BetweenLoops, LoopIo};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::key::{Publisher, SessionKey};
 use crate::publish::forward::item_for;
@@ -46,13 +47,14 @@ impl<R: Rim> ClientLoop<R> {
         let publisher = Publisher::from_bits(delivery.message.publisher);
         let beyond = if is_stored {
             Beyond::Above(refused_by.clone())
-        } else if matches!(publisher, Some(Publisher::Here(_))) || self.node.peers().is_none() {
+        } else if matches!(publisher, Some(Publisher::Here(_))) || self.base.node.peers().is_none()
+        {
             Beyond::All
         } else {
             Beyond::Nobody
         };
         // What was chosen for it has not come.
-        self.show_room(key);
+        self.clients.show_room(key);
         let offer = Offer {
             message: delivery.message,
             group,
@@ -65,12 +67,12 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Gives a message to a member of this loop that may receive it, or offers it to members elsewhere.
     pub(crate) fn pass_on(&mut self, io: &mut impl LoopIo, mut offer: Offer) {
-        let Some(group) = self.node.routes.group(offer.group.get()) else {
+        let Some(group) = self.base.node.routes.group(offer.group.get()) else {
             return drop_denied(self, io, &offer.refused_by, &offer.message);
         };
-        let members = self.node.routes.members(&group);
+        let members = self.base.node.routes.members(&group);
         io.charge(1 + units(members.len() / MATCHES_PER_UNIT));
-        let (own_loop, publisher) = (self.index, offer.message.publisher_hash);
+        let (own_loop, publisher) = (self.base.index, offer.message.publisher_hash);
         let here = {
             let (this, io) = (RefCell::new(&mut *self), &*io);
             let may_have = |member: &Member| {
@@ -131,9 +133,10 @@ fn drop_denied<R: Rim>(
     client_id: &str,
     message: &ApplicationMessage,
 ) {
-    this.count_denied(Action::Receive);
+    this.base.count_denied(Action::Receive);
     let (topic, length) = (message.body.topic(), message.body.payload().len());
     let reason = Reason::Denied(Action::Receive);
-    this.drops
+    this.base
+        .drops
         .record(io.now_ms(), client_id, topic, reason, message.qos, length);
 }

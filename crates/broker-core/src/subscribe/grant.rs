@@ -13,9 +13,10 @@ use net_api::{Key, Next};
 use store_state::api::{Failure, Store as _};
 use store_state::inbox::{InboxOp, InboxReply, SessionName, StoredSubscription};
 
-use crate::clients::{Client, ClientLoop, LoopIo};
+use crate::clients::{Client, LoopIo};
 use crate::connect::claim;
 use crate::connect::claim::route_connection;
+use crate::dispatch::ClientLoop;
 use crate::events::SubscriptionHappened;
 use crate::excerpt::excerpt;
 use crate::key::SessionKey;
@@ -92,7 +93,7 @@ impl<R: Rim> ClientLoop<R> {
         mut filters: SubscribeFiltersIter<'_>,
     ) -> Next {
         loop {
-            if self.share.is_spent() || io.has_done_enough() {
+            if self.base.share.is_spent() || io.has_done_enough() {
                 return Next::Yield;
             }
             let part = self.next_part(io, key, &mut filters);
@@ -138,11 +139,11 @@ impl<R: Rim> ClientLoop<R> {
             let admitted = admitted.and_then(|options| {
                 if client.session.subscription(text).is_none() && !fresh.contains(text) {
                     let held = client.session.subscriptions().len() + fresh.len();
-                    let policy = self.settings.policy_of(class_of(&client.session));
+                    let policy = self.base.settings.policy_of(class_of(&client.session));
                     let full = held >= policy.subscriptions as usize;
                     if full
                         || !client.session.admits_pattern(text, &mut patterns, policy)
-                        || !room.take(text, &self.node)
+                        || !room.take(text, &self.base.node)
                     {
                         return Err(ReasonCode::QuotaExceeded);
                     }
@@ -162,7 +163,7 @@ impl<R: Rim> ClientLoop<R> {
                 id: parts.subscription_id,
             }));
         }
-        self.charge(io, part_cost(part.len(), bytes));
+        self.base.charge(io, part_cost(part.len(), bytes));
         part
     }
 
@@ -172,9 +173,15 @@ impl<R: Rim> ClientLoop<R> {
         let held = client.map_or(0, |client| client.session.filters().0);
         let user = client.and_then(Client::confirmed_user);
         let class = client.map_or(ClassId::DEFAULT, |client| class_of(&client.session));
-        let most = self.settings.limits_of(class).subscription_bytes;
+        let most = self.base.settings.limits_of(class).subscription_bytes;
         let bytes = most.saturating_sub(held);
-        Room::new(&self.settings, &self.node, bytes, user, io.now_ms())
+        Room::new(
+            &self.base.settings,
+            &self.base.node,
+            bytes,
+            user,
+            io.now_ms(),
+        )
     }
 
     /// The options to grant a subscription with, or why it is refused.
@@ -189,7 +196,7 @@ impl<R: Rim> ClientLoop<R> {
         let checked = client.session.check_filter(
             text,
             options,
-            self.settings.policy_of(class_of(&client.session)),
+            self.base.settings.policy_of(class_of(&client.session)),
         );
         match checked {
             Ok((parsed, _)) if !self.may_subscribe(io, key, parsed.filter, options.qos) => {
@@ -292,10 +299,12 @@ impl<R: Rim> ClientLoop<R> {
         let before = Holding::of(&client.session);
         client.session.add_subscriptions(subscriptions);
         let after = Holding::of(&client.session);
-        self.stats
+        self.base
+            .stats
             .subscription_bytes
             .add((after.bytes - before.bytes) as u64);
-        self.node
+        self.base
+            .node
             .quotas
             .handle_change(client.confirmed_user(), &before, &after);
         let Some(parts) = &mut client.parts else {
@@ -327,9 +336,12 @@ impl<R: Rim> ClientLoop<R> {
             holds_replay,
             ..
         } = *parts;
-        self.stats.subscriptions_refused.add(refused.count as u64);
+        self.base
+            .stats
+            .subscriptions_refused
+            .add(refused.count as u64);
         if refused.count > 0
-            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
+            && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),
@@ -340,7 +352,7 @@ impl<R: Rim> ClientLoop<R> {
                 "subscriptions are refused"
             );
         }
-        let store = self.node.store();
+        let store = self.base.node.store();
         // A question to other nodes goes behind what is on its way.
         let asks_retained = holds_replay && !store.has_peers() && !store.is_retain_idle();
         let routes = self.awaited_routes(io, key);
@@ -349,16 +361,16 @@ impl<R: Rim> ClientLoop<R> {
         };
         if asks_retained || !routes.is_empty() {
             client.waits = true;
-            let shards = asks_retained.then(|| self.node.store().retain_shards());
+            let shards = asks_retained.then(|| self.base.node.store().retain_shards());
             let retain_shards = shards.as_deref().unwrap_or_default();
-            let ticket = self.ask(Pending::Barrier {
+            let ticket = self.base.ask(Pending::Barrier {
                 key,
                 answer_to,
                 reasons,
                 left: retain_shards.len() + routes.len(),
                 replays: holds_replay,
             });
-            self.node.store().retain_barrier(retain_shards, ticket);
+            self.base.node.store().retain_barrier(retain_shards, ticket);
             self.await_routes(io, &routes, ticket.token);
             return true;
         }
@@ -368,7 +380,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         // At once, so that nothing that is published from now on goes before the first page.
         self.replay_page(io, key);
-        self.show_room(key);
+        self.clients.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
         }
@@ -377,17 +389,17 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Whose routes other nodes may lack that a SUBSCRIBE of a client has changed.
     fn awaited_routes(&self, io: &impl LoopIo, key: Key) -> Vec<RouteOwner> {
-        let Some(peers) = self.node.peers() else {
+        let Some(peers) = self.base.node.peers() else {
             return Vec::new();
         };
         let mut owners = Vec::new();
-        if peers.lacks_routes(&*self.node, io.now_ms()) {
+        if peers.lacks_routes(&*self.base.node, io.now_ms()) {
             owners.push(RouteOwner::ThisNode);
         }
         let stored = self.clients.get(key).and_then(|c| c.stored.as_ref());
         let inbox = stored.and_then(|stored| stored.inbox.as_ref());
-        if let Some(shard) = inbox.map(|inbox| self.node.store().inbox_shard(inbox.slot))
-            && peers.is_led_elsewhere(&*self.node, shard)
+        if let Some(shard) = inbox.map(|inbox| self.base.node.store().inbox_shard(inbox.slot))
+            && peers.is_led_elsewhere(&*self.base.node, shard)
         {
             owners.push(RouteOwner::LeaderOf(shard));
         }
@@ -396,16 +408,16 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A question is answered once for each owner, when all live nodes know its routes.
     fn await_routes(&mut self, io: &mut impl LoopIo, owners: &[RouteOwner], token: u64) {
-        let node = Arc::clone(&self.node);
+        let node = Arc::clone(&self.base.node);
         let Some(peers) = node.peers().filter(|_| !owners.is_empty()) else {
             return;
         };
-        self.stats.route_waits.add(1);
+        self.base.stats.route_waits.add(1);
         for owner in owners {
             match owner {
-                RouteOwner::ThisNode => peers.await_routes(&*node, self.index, token),
+                RouteOwner::ThisNode => peers.await_routes(&*node, self.base.index, token),
                 RouteOwner::LeaderOf(shard) => {
-                    peers.await_shard(&*node, *shard, self.index, token);
+                    peers.await_shard(&*node, *shard, self.base.index, token);
                 }
             }
         }
@@ -429,7 +441,7 @@ impl<R: Rim> ClientLoop<R> {
             self.replay_goes_on(io, key);
         }
         self.replay_page(io, key);
-        self.show_room(key);
+        self.clients.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
         }
@@ -443,15 +455,19 @@ impl<R: Rim> ClientLoop<R> {
         subscription: StoredSubscription,
         stored: Option<bool>,
     ) -> Option<Added> {
-        let (session_key, routes) = (self.session_key(key), self.route_key(key));
+        let (session_key, routes) = (self.base.session_key(key), self.route_key(key));
         let client = self.clients.get_mut(key)?;
         let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
         let wanted = Wanted::new(subscription.options, subscription.id);
         let (new, group) = match stored {
             Some(new) => {
-                route_connection(&self.node.routes, routes, &subscription);
+                route_connection(&self.base.node.routes, routes, &subscription);
                 if client.gauge.is_none() {
-                    client.gauge = self.node.routes.durable_gauge(client.session.client_id());
+                    client.gauge = self
+                        .base
+                        .node
+                        .routes
+                        .durable_gauge(client.session.client_id());
                     if let Some(gauge) = &client.gauge {
                         gauge.set_home(Some(session_key));
                     }
@@ -461,17 +477,18 @@ impl<R: Rim> ClientLoop<R> {
             None => {
                 let gauge = &mut client.gauge;
                 let share = || Arc::clone(gauge.get_or_insert_with(|| Arc::new(Gauge::default())));
-                let subscribed = self
-                    .node
-                    .routes
-                    .subscribe(session_key, filter, wanted, share);
+                let subscribed =
+                    self.base
+                        .node
+                        .routes
+                        .subscribe(session_key, filter, wanted, share);
                 let group = subscribed.group.and_then(std::num::NonZeroU32::new);
                 (subscribed.new, group)
             }
         };
         if new {
             let added = SubscriptionHappened::Added;
-            told::tell(&self.node.rim, client, added, &subscription.filter);
+            told::tell(&self.base.node.rim, client, added, &subscription.filter);
         }
         let owes = subscription.wants_retained(new);
         Some(Added {
@@ -509,7 +526,7 @@ impl<R: Rim> ClientLoop<R> {
         mut filters: UnsubscribeFiltersIter<'_>,
     ) -> Next {
         loop {
-            if self.share.is_spent() || io.has_done_enough() {
+            if self.base.share.is_spent() || io.has_done_enough() {
                 return Next::Yield;
             }
             let mut part: Vec<Box<str>> = Vec::new();
@@ -520,7 +537,7 @@ impl<R: Rim> ClientLoop<R> {
                 bytes += text.len();
                 part.push(text.into());
             }
-            self.charge(io, part_cost(part.len(), bytes));
+            self.base.charge(io, part_cost(part.len(), bytes));
             let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) else {
                 return Next::Read;
             };
@@ -584,7 +601,7 @@ impl<R: Rim> ClientLoop<R> {
                 io.touch(connection);
             }
         }
-        self.show_room(key);
+        self.clients.show_room(key);
     }
 
     /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
@@ -610,7 +627,7 @@ impl<R: Rim> ClientLoop<R> {
         part: &[Box<str>],
         stored: Option<&[bool]>,
     ) -> Vec<ReasonCode> {
-        let (session_key, routes) = (self.session_key(key), self.route_key(key));
+        let (session_key, routes) = (self.base.session_key(key), self.route_key(key));
         let mut reasons = Vec::with_capacity(part.len());
         let mut removed = Vec::with_capacity(part.len());
         for (at, text) in part.iter().enumerate() {
@@ -618,7 +635,7 @@ impl<R: Rim> ClientLoop<R> {
                 reasons.push(ReasonCode::TopicFilterInvalid);
                 continue;
             };
-            let routed = self.node.routes.unsubscribe(routes, filter);
+            let routed = self.base.node.routes.unsubscribe(routes, filter);
             let existed = stored.map_or(routed, |stored| stored.get(at) == Some(&true));
             reasons.push(if existed {
                 ReasonCode::Success
@@ -626,7 +643,12 @@ impl<R: Rim> ClientLoop<R> {
                 ReasonCode::NoSubscriptionExisted
             });
             if existed && let Some(client) = self.clients.get(key) {
-                told::tell(&self.node.rim, client, SubscriptionHappened::Removed, text);
+                told::tell(
+                    &self.base.node.rim,
+                    client,
+                    SubscriptionHappened::Removed,
+                    text,
+                );
             }
             removed.push(&**text);
             if filter.shared.is_none()
@@ -642,10 +664,12 @@ impl<R: Rim> ClientLoop<R> {
         let before = Holding::of(&client.session);
         let removed = client.session.remove_subscriptions(&removed);
         let after = Holding::of(&client.session);
-        self.stats
+        self.base
+            .stats
             .subscription_bytes
             .sub((before.bytes - after.bytes) as u64);
-        self.node
+        self.base
+            .node
             .quotas
             .handle_change(client.confirmed_user(), &before, &after);
         for group in removed.into_iter().filter_map(|s| s.group) {
@@ -677,7 +701,7 @@ impl<R: Rim> ClientLoop<R> {
         io.charge(units(subscriptions.len()).saturating_mul(FILTER));
         for subscription in subscriptions {
             if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter) {
-                self.node.routes.unsubscribe(routes, filter);
+                self.base.node.routes.unsubscribe(routes, filter);
             }
         }
     }
@@ -728,7 +752,11 @@ fn stored_name<R: Rim>(clients: &ClientLoop<R>, key: Key) -> Option<(SessionName
     let stored = client.stored.as_ref()?;
     let inbox = stored.inbox.as_ref()?;
     let client_id = client.session.client_id();
-    let name = clients.node.store().session_name(client_id, inbox.number);
+    let name = clients
+        .base
+        .node
+        .store()
+        .session_name(client_id, inbox.number);
     Some((name, stored.epoch))
 }
 
@@ -739,7 +767,7 @@ fn wait_for_inbox<R: Rim>(clients: &mut ClientLoop<R>, key: Key, pending: Pendin
         client.unanswered += 1;
     }
     clients.hold_replay(key);
-    clients.ask_inbox(pending, op);
+    clients.base.ask_inbox(pending, op);
 }
 
 /// A subscription that is routed, and the retained messages that it brings.

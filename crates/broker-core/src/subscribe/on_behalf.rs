@@ -12,7 +12,8 @@ use mqtt_session::ClassId;
 use net_api::Key;
 use store_state::inbox::StoredSubscription;
 
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::LoopIo;
+use crate::dispatch::ClientLoop;
 use crate::node::Node;
 use crate::rim::Rim;
 use crate::settings::Settings;

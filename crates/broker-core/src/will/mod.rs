@@ -12,7 +12,8 @@ use store_state::api::Store;
 use store_state::inbox::Origin;
 use store_state::session::{SessionOp, StoredWill};
 
-use crate::clients::{ClientLoop, Done, LoopIo, Timer, record_drop};
+use crate::clients::{Done, LoopIo, Timer, record_drop};
+use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending};
 use crate::publish::once::Once;
@@ -36,7 +37,7 @@ impl<R: Rim> ClientLoop<R> {
         if sys::is_own(will.message.body.topic_bytes()) {
             // CONNECT refuses such a will. An earlier version has stored this one.
             record_drop(
-                &self.drops,
+                &self.base.drops,
                 io.now_ms(),
                 &will.message,
                 Reason::ReservedTopic,
@@ -44,8 +45,8 @@ impl<R: Rim> ClientLoop<R> {
             self.will_is_published(&client, epoch);
             return;
         }
-        self.stats.wills.add(1);
-        let now = self.expiry_now(io);
+        self.base.stats.wills.add(1);
+        let now = self.base.expiry_now(io);
         let message = Arc::new(ApplicationMessage {
             expires_at: will.message_expiry.map(|secs| now.add_secs(secs)),
             publisher_hash: ordering_hash(&client),
@@ -53,7 +54,7 @@ impl<R: Rim> ClientLoop<R> {
         });
         let source = Source {
             once: Some(Once::Broker(origin_of_will(
-                self.node.store(),
+                self.base.node.store(),
                 &client,
                 epoch,
             ))),
@@ -75,7 +76,7 @@ impl<R: Rim> ClientLoop<R> {
         client: &str,
         will: ApplicationMessage,
     ) {
-        self.stats.wills.add(1);
+        self.base.stats.wills.add(1);
         let message = Arc::new(ApplicationMessage {
             publisher_hash: ordering_hash(client),
             ..will
@@ -91,8 +92,8 @@ impl<R: Rim> ClientLoop<R> {
     /// its origin.
     pub(crate) fn will_is_published(&mut self, client: &str, epoch: u64) {
         self.unpublished.retry_ms = RETRY_MS;
-        let ticket = self.ask(Pending::Fired(origin_of_will(
-            self.node.store(),
+        let ticket = self.base.ask(Pending::Fired(origin_of_will(
+            self.base.node.store(),
             client,
             epoch,
         )));
@@ -100,7 +101,7 @@ impl<R: Rim> ClientLoop<R> {
             client: client.into(),
             epoch,
         };
-        self.node.store().session(client, ticket, op);
+        self.base.node.store().session(client, ticket, op);
     }
 
     /// A will could not be published: the session shard is asked for it again in a while.
@@ -115,7 +116,8 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         unpublished.wills.push((client, epoch));
-        self.stats
+        self.base
+            .stats
             .unpublished_wills
             .set(unpublished.wills.len() as u64);
         if !std::mem::replace(&mut unpublished.is_armed, true) {
@@ -133,20 +135,20 @@ impl<R: Rim> ClientLoop<R> {
                 client: client.clone(),
                 epoch,
             };
-            let ticket = self.ask(Pending::FireAgain {
+            let ticket = self.base.ask(Pending::FireAgain {
                 client: client.clone(),
                 epoch,
             });
-            self.node.store().session(&client, ticket, op);
+            self.base.node.store().session(&client, ticket, op);
         }
-        self.stats.unpublished_wills.set(0);
+        self.base.stats.unpublished_wills.set(0);
     }
 
     pub(crate) fn fired_answered(&self, origin: &Origin, answer: &Answer) {
         // If it is not recorded, the will is fired again by who leads the shard next, and its origin is
         // needed.
         if let Answer::Session(_) = answer {
-            self.release_everywhere(&Once::Broker(origin.clone()));
+            self.base.release_everywhere(&Once::Broker(origin.clone()));
         }
     }
 
@@ -154,7 +156,7 @@ impl<R: Rim> ClientLoop<R> {
     /// delayed ones of durable sessions wait in the store: their clients may be back in time. `done` is
     /// dropped when all are on their way.
     pub(crate) fn publish_all_wills(&mut self, done: &Done) {
-        for key in self.online() {
+        for key in self.clients.online() {
             let Some(client) = self.clients.get(key).filter(|c| c.session.has_will()) else {
                 continue;
             };
@@ -166,10 +168,10 @@ impl<R: Rim> ClientLoop<R> {
                 client: client_id.clone(),
                 epoch: stored.epoch,
             };
-            let ticket = self.ask(Pending::WillDue {
+            let ticket = self.base.ask(Pending::WillDue {
                 _done: done.clone(),
             });
-            self.node.store().session(&client_id, ticket, op);
+            self.base.node.store().session(&client_id, ticket, op);
         }
     }
 }

@@ -25,16 +25,22 @@ type Edges = &'static [(&'static str, &'static [&'static str])];
 const ALLOWED: &[(&str, Edges)] = &[("broker-core", BROKER_CORE)];
 
 const BROKER_CORE: Edges = &[
-    ("backpressure", &["clients", "key", "node"]),
+    ("backpressure", &["dispatch", "key", "node"]),
+    ("clients", &["drops"]),
     (
-        "clients",
+        "connect",
+        &[
+            "classes", "key", "publish", "retained", "rights", "routes", "session",
+        ],
+    ),
+    (
+        "dispatch",
         &[
             "backpressure",
+            "clients",
             "connect",
             "drain",
-            "drops",
             "inspect",
-            "key",
             "publish",
             "retained",
             "rights",
@@ -42,17 +48,11 @@ const BROKER_CORE: Edges = &[
             "share",
             "shared",
             "subscribe",
+            "turn",
             "will",
         ],
     ),
-    (
-        "connect",
-        &[
-            "classes", "clients", "drain", "key", "publish", "retained", "rights", "routes",
-            "session",
-        ],
-    ),
-    ("drain", &["session"]),
+    ("drain", &["session", "turn"]),
     ("inspect", &["rights", "session"]),
     (
         "node",
@@ -68,21 +68,11 @@ const BROKER_CORE: Edges = &[
             "rights",
             "session",
             "shared",
+            "will",
         ],
     ),
-    ("retained", &["clients", "publish", "rights", "session"]),
-    (
-        "rights",
-        &[
-            "clients",
-            "connect",
-            "publish",
-            "retained",
-            "session",
-            "shared",
-            "subscribe",
-        ],
-    ),
+    ("retained", &["clients", "rights", "session"]),
+    ("rights", &["retained", "session", "shared", "subscribe"]),
     ("routes", &["key", "route_table", "shared"]),
     (
         "session",
@@ -90,7 +80,6 @@ const BROKER_CORE: Edges = &[
             "backpressure",
             "clients",
             "connect",
-            "drain",
             "key",
             "publish",
             "retained",
@@ -107,10 +96,11 @@ const BROKER_CORE: Edges = &[
     (
         "subscribe",
         &[
-            "clients", "connect", "publish", "quotas", "retained", "rights", "session",
+            "connect", "publish", "quotas", "retained", "rights", "session",
         ],
     ),
-    ("will", &["clients", "publish", "session"]),
+    ("turn", &["clients", "drops", "key", "share"]),
+    ("will", &["clients", "publish"]),
 ];
 
 const RULE: &str = "edge";

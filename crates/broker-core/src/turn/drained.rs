@@ -9,11 +9,11 @@ pub(crate) struct Drained {
     /// known, or the settings name one.
     pub(super) elsewhere: Option<Box<Policy>>,
     /// When clients were first disconnected.
-    pub(super) since_ms: Option<u64>,
+    pub(crate) since_ms: Option<u64>,
 }
 
 impl Drained {
-    pub(super) fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
+    pub(crate) fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
         let reference = elsewhere.filter(|_| policy.server_reference.is_none());
         let elsewhere = reference.map(|reference| {
             Box::new(Policy {

@@ -6,9 +6,10 @@
 use guard::{Repeated, Source};
 use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::Timestamp;
-use net_api::{Closed, ConnectionId, Key, Kind, Spoken};
+use net_api::{Closed, ConnectionId, Kind, Spoken};
 
-use crate::clients::{Client, ClientLoop, LoopIo};
+use super::Base;
+use crate::clients::{Client, LoopIo};
 use crate::events::{ClientEvent, Happened};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
@@ -21,12 +22,9 @@ impl Client {
     }
 }
 
-impl<R: Rim> ClientLoop<R> {
+impl<R: Rim> Base<R> {
     /// A client has a session and a connection.
-    pub(crate) fn log_connected(&self, io: &impl LoopIo, key: Key) {
-        let Some(client) = self.clients.get(key) else {
-            return;
-        };
+    pub(crate) fn log_connected(&self, io: &impl LoopIo, client: &Client) {
         let peer = client.connection.and_then(|id| io.peer(id));
         self.node.rim.tell(&ClientEvent {
             what: Happened::Connected,
@@ -50,41 +48,38 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A client has sent DISCONNECT.
-    pub(crate) fn log_disconnected(&self, io: &impl LoopIo, key: Key, reason: ReasonCode) {
+    pub(crate) fn log_disconnected(&self, io: &impl LoopIo, client: &Client, reason: ReasonCode) {
         let reason = match reason {
             ReasonCode::Success => "DISCONNECT",
             reason => reason.name(),
         };
-        self.log_gone(io, key, reason, None, "a client has disconnected");
+        self.log_gone(io, client, reason, None, "a client has disconnected");
     }
 
     /// A client's connection has ended without DISCONNECT.
-    pub(crate) fn log_lost(&self, io: &impl LoopIo, key: Key, cause: &Closed) {
+    pub(crate) fn log_lost(&self, io: &impl LoopIo, client: &Client, cause: &Closed) {
         let error = cause.error().map(ToString::to_string);
         let reason = match cause {
             Closed::ByPeer => "the connection was closed without DISCONNECT",
             _ => "the connection broke",
         };
         let text = "the connection of a client has ended";
-        self.log_gone(io, key, reason, error.as_deref(), text);
+        self.log_gone(io, client, reason, error.as_deref(), text);
     }
 
     /// The broker disconnects a client.
-    pub(crate) fn log_kicked(&self, io: &impl LoopIo, key: Key, reason: ReasonCode) {
-        self.log_gone(io, key, reason.name(), None, "a client is disconnected");
+    pub(crate) fn log_kicked(&self, io: &impl LoopIo, client: &Client, reason: ReasonCode) {
+        self.log_gone(io, client, reason.name(), None, "a client is disconnected");
     }
 
     fn log_gone(
         &self,
         io: &impl LoopIo,
-        key: Key,
+        client: &Client,
         reason: &'static str,
         error: Option<&str>,
         text: &'static str,
     ) {
-        let Some(client) = self.clients.get(key) else {
-            return;
-        };
         let peer = client.connection.and_then(|id| io.peer(id));
         let (now_ms, client_id) = (io.now_ms(), client.session.client_id());
         self.node.rim.tell(&ClientEvent {
@@ -198,11 +193,6 @@ impl<R: Rim> ClientLoop<R> {
                 "a connection is given up before CONNECT"
             );
         }
-    }
-
-    fn kind_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Kind> {
-        let number = usize::from(io.listener(connection)?);
-        self.node.listener_kinds.get(number).copied()
     }
 }
 

@@ -1,12 +1,18 @@
 //! Frames of a connection: which of them are handled now, and what packets ask for.
 
-use mqtt_proto::{DecodeError, Packet, PacketType, ReasonCode, peek_frame};
-use mqtt_session::{Action, Timestamp, class_of};
+use authorization::Action as Right;
+use mqtt_proto::{DecodeError, Packet, PacketId, PacketType, ReasonCode, peek_frame};
+use mqtt_session::{Action, ApplicationMessage, Timestamp, class_of};
 use net_api::{ConnectionId, Key, Next, Received, Spoken};
 use store_state::api::Store as _;
 
-use super::{Client, ClientLoop, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer};
+use super::ClientLoop;
 use crate::backpressure::held::Wait;
+use crate::bridge;
+use crate::clients::{
+    Client, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, dismiss, key_of,
+};
+use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::node::Pressure;
 use crate::rim::Rim;
@@ -25,14 +31,14 @@ impl<R: Rim> ClientLoop<R> {
         frame: &[u8],
     ) -> Result<Next, Violated> {
         let now = Timestamp(io.now_ms());
-        let session_key = self.session_key(key);
+        let session_key = self.base.session_key(key);
         let Some(client) = self.clients.get_mut(key) else {
             return Ok(Next::Close);
         };
-        let policy = self.settings.policy_of(class_of(&client.session));
+        let policy = self.base.settings.policy_of(class_of(&client.session));
         let packet =
             Packet::decode(frame, client.session.version()).map_err(Violated::by_decoding)?;
-        self.stats.packets_in.add(1);
+        self.base.stats.packets_in.add(1);
         let action = client
             .session
             .handle_packet(&packet, session_key.to_bits(), policy, now)
@@ -42,10 +48,11 @@ impl<R: Rim> ClientLoop<R> {
                 what: v.to_string(),
             })?;
         if let Packet::Publish(publish) = &packet {
-            if let Some(count) = self.stats.publishes_in.get(publish.qos as usize) {
+            if let Some(count) = self.base.stats.publishes_in.get(publish.qos as usize) {
                 count.add(1);
             }
-            self.stats
+            self.base
+                .stats
                 .publish_bytes_in
                 .add(publish.payload.len() as u64);
         }
@@ -56,7 +63,7 @@ impl<R: Rim> ClientLoop<R> {
                 mut message,
                 packet_id,
             } => {
-                let time = &self.node.rim;
+                let time = &self.base.node.rim;
                 message.expires_at = message
                     .expires_at
                     .map(|at| Timestamp(time.cluster_time_ms(at.0)));
@@ -84,23 +91,25 @@ impl<R: Rim> ClientLoop<R> {
                 if let Some(client) = self.clients.get_mut(key) {
                     client.acknowledged = client.acknowledged.saturating_add(1);
                 }
-                self.show_room(key);
+                self.clients.show_room(key);
                 self.relax_hold(io, key);
             }
-            Action::Refused(dropped) => self.outcome.dropped.push(dropped),
+            Action::Refused(dropped) => self.base.outcome.dropped.push(dropped),
             Action::Authenticate => {
                 if let Packet::Auth(auth) = &packet {
                     self.authenticate_again(io, key, auth)?;
                 }
             }
             Action::Disconnect => {
-                if let Packet::Disconnect(disconnect) = &packet {
-                    self.log_disconnected(io, key, disconnect.reason);
+                if let Packet::Disconnect(disconnect) = &packet
+                    && let Some(client) = self.clients.get(key)
+                {
+                    self.base.log_disconnected(io, client, disconnect.reason);
                 }
                 return Ok(self.leave(io, key));
             }
         }
-        self.report_dropped(io, key);
+        self.base.report_dropped(&self.clients, io, key);
         if let Some(client) = self.clients.get_mut(key)
             && let Some(connection) = client.connection
             && client.session.wants_transmit()
@@ -108,6 +117,47 @@ impl<R: Rim> ClientLoop<R> {
             io.touch(connection);
         }
         Ok(next)
+    }
+
+    /// Routes what a client publishes, if it may; the answer is that of [`Self::publish`]. A bridge's notification needs no
+    /// rights, as it goes nowhere.
+    pub(crate) fn publish_if_allowed(
+        &mut self,
+        io: &mut impl LoopIo,
+        message: ApplicationMessage,
+        from: Key,
+        packet_id: Option<PacketId>,
+    ) -> Option<ReasonCode> {
+        if bridge::is_notification(message.body.topic_bytes()) {
+            self.base.drop_inbound(
+                &self.clients,
+                io,
+                from,
+                &message,
+                Reason::BridgeNotification,
+            );
+            return Some(ReasonCode::NoMatchingSubscribers);
+        }
+        // The topic is looked at as text only where something is restricted.
+        let mut may = |action| {
+            !self.is_restricted(from, action) || self.decide(io, from, action, message.body.topic())
+        };
+        let denied = if !may(Right::Publish) {
+            Right::Publish
+        } else if message.retain && !may(Right::Retain) {
+            Right::Retain
+        } else {
+            return self.publish(io, message, from, packet_id);
+        };
+        self.base
+            .drop_inbound(&self.clients, io, from, &message, Reason::Denied(denied));
+        let client = self.clients.get(from);
+        let before_v5 = client.is_some_and(|client| !client.session.version().is_v5());
+        if before_v5 && self.base.settings.authorization.disconnects_v3 {
+            // [MQTT3-3.3.5-2] an acknowledgement as if it were accepted, or none and the end
+            self.kick(io, from, ReasonCode::NotAuthorized);
+        }
+        Some(ReasonCode::NotAuthorized)
     }
 
     /// The frames among bytes that came.
@@ -118,7 +168,7 @@ impl<R: Rim> ClientLoop<R> {
         bytes: &[u8],
     ) -> Received {
         let mut consumed = 0;
-        self.share = Share::default();
+        self.base.share = Share::default();
         loop {
             if io.tag(connection) == Some(DONE) {
                 // Refused or kicked: whatever else came with the same bytes is not heard.
@@ -128,13 +178,13 @@ impl<R: Rim> ClientLoop<R> {
                 };
             }
             let rest = bytes.get(consumed..).unwrap_or_default();
-            let key = Self::key_of(io, connection);
+            let key = key_of(io, connection);
             if key.is_none()
                 && let Some(spoken) = rest.first().copied().and_then(Spoken::by)
                 && spoken != Spoken::Mqtt
             {
-                self.log_other_protocol(io, connection, spoken);
-                Self::dismiss(io, connection, Vec::new());
+                self.base.log_other_protocol(io, connection, spoken);
+                dismiss(io, connection, Vec::new());
                 return Received {
                     consumed: bytes.len(),
                     next: Next::Read,
@@ -150,8 +200,8 @@ impl<R: Rim> ClientLoop<R> {
             let goes_on = client.is_some_and(Client::has_parts_left);
             let version = client.map(|client| client.session.version());
             let limit = match version {
-                Some(_) => self.settings.limits.policy.maximum_packet_size,
-                None => self.settings.maximum_connect_size,
+                Some(_) => self.base.settings.limits.policy.maximum_packet_size,
+                None => self.base.settings.maximum_connect_size,
             };
             let frame = match peek_frame(rest, version) {
                 Ok(None) => {
@@ -210,7 +260,7 @@ impl<R: Rim> ClientLoop<R> {
                     Ok(self.go_on_with_parts(io, key, frame.packet_type, whole))
                 }
                 Some(key) => {
-                    self.share.charge(crate::share::cost_to_client(&frame));
+                    self.base.share.charge(crate::share::cost_to_client(&frame));
                     io.charge(crate::share::cost_to_loop(&frame));
                     match self.must_wait(io, connection, key, frame.packet_type, whole) {
                         Wait::No => {}
@@ -236,7 +286,7 @@ impl<R: Rim> ClientLoop<R> {
                 consumed += frame.len();
             }
             match result {
-                Ok(Next::Read) if self.share.is_spent() || io.has_done_enough() => {
+                Ok(Next::Read) if self.base.share.is_spent() || io.has_done_enough() => {
                     return Received {
                         consumed,
                         next: Next::Yield,
@@ -281,36 +331,37 @@ impl<R: Rim> ClientLoop<R> {
         if packet != PacketType::Publish {
             return Wait::No;
         }
-        if self.node.pressure() != Pressure::None {
-            self.stats.pressure_pauses.add(1);
+        if self.base.node.pressure() != Pressure::None {
+            self.base.stats.pressure_pauses.add(1);
             if self.unread.for_memory.is_empty() {
                 io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
             }
             self.unread.for_memory.push(connection);
             return Wait::Pause;
         }
-        if self.node.store().is_over_limit() {
+        if self.base.node.store().is_over_limit() {
             if self.unread.for_store.is_empty() {
                 io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
             }
-            self.stats.store_pauses.add(1);
+            self.base.stats.store_pauses.add(1);
             self.unread.for_store.push(connection);
             return Wait::Pause;
         }
         if client.crowds {
-            client.crowds = self.forwarding.wait(io, &self.node, connection);
+            client.crowds = self.forwarding.wait(io, &self.base.node, connection);
             if client.crowds {
-                self.stats.peer_pauses.add(1);
+                self.base.stats.peer_pauses.add(1);
                 return Wait::Pause;
             }
         }
         let rate = self
+            .base
             .settings
             .limits_of(class_of(&client.session))
             .publishes_per_s;
         if rate != 0 {
             if client.publish_rate.available(rate, io.now_ms()) == 0 {
-                self.stats.throttled_publishes.add(1);
+                self.base.stats.throttled_publishes.add(1);
                 io.arm(
                     client.publish_rate.resumes_at(rate, io.now_ms()),
                     Timer::Resume(connection).to_bits(),
@@ -329,20 +380,20 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         violated: &Violated,
     ) {
-        self.stats.violations.add(1);
+        self.base.stats.violations.add(1);
         let peer = io.peer(connection).map(tracing::field::display);
-        let Some(key) = Self::key_of(io, connection) else {
+        let Some(key) = key_of(io, connection) else {
             tracing::debug!(
                 peer,
                 reason = violated.what,
                 statement = violated.statement,
                 "closed before CONNECT"
             );
-            Self::dismiss(io, connection, Vec::new());
+            dismiss(io, connection, Vec::new());
             return;
         };
         if let Some(client) = self.clients.get(key)
-            && let Some(left_out) = self.node.lines.refusals.take(io.now_ms())
+            && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),

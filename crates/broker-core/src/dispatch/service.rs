@@ -7,10 +7,10 @@ use net_api::{
 };
 use store_state::api::Store as _;
 
+use super::ClientLoop;
 use super::frames::CONTROL_LIMIT;
-use super::{
-    BetweenLoops, ClientLoop, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS,
-    Timer,
+use crate::clients::{
+    BetweenLoops, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, key_of,
 };
 use crate::inspect::answer as inspect;
 use crate::inspect::view::View;
@@ -30,14 +30,15 @@ impl<R: Rim> Service for ClientLoop<R> {
     type Mail = LoopMessage;
 
     fn accept_budget(&mut self, io: &mut impl Connections<LoopMessage>) -> usize {
-        if self.closing {
+        if self.base.closing {
             return 0;
         }
         let available = self
+            .base
             .node
             .connection_rate
             .lock()
-            .available(self.settings.connections_per_s, io.now_ms());
+            .available(self.base.settings.connections_per_s, io.now_ms());
         usize::try_from(available).unwrap_or(usize::MAX)
     }
 
@@ -47,8 +48,8 @@ impl<R: Rim> Service for ClientLoop<R> {
         listener: u16,
         peer: PeerAddress,
     ) -> bool {
-        let admitted = self.node.rim.trusts(listener, peer);
-        if !admitted && let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
+        let admitted = self.base.node.rim.trusts(listener, peer);
+        if !admitted && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(%peer, left_out, "closed: only trusted peers may connect to this listener");
         }
         admitted
@@ -62,16 +63,17 @@ impl<R: Rim> Service for ClientLoop<R> {
         how: Arrival,
     ) {
         if how == Arrival::Accepted {
-            if self.settings.connections_per_s != 0 {
-                self.node.connection_rate.lock().take(
+            if self.base.settings.connections_per_s != 0 {
+                self.base.node.connection_rate.lock().take(
                     1,
-                    self.settings.connections_per_s,
+                    self.base.settings.connections_per_s,
                     io.now_ms(),
                 );
             }
             // Whom a proxy connects for is known when its header has come.
-            let is_let_in = self.is_proxied(io, connection) || self.is_let_in(io, connection, peer);
-            if self.closing || !is_let_in {
+            let is_let_in =
+                self.base.is_proxied(io, connection) || self.is_let_in(io, connection, peer);
+            if self.base.closing || !is_let_in {
                 io.close(connection);
                 return;
             }
@@ -79,7 +81,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         io.set_tag(connection, 0);
         self.await_connect(io, connection);
         io.arm(
-            io.now_ms() + self.settings.connect_timeout_ms,
+            io.now_ms() + self.base.settings.connect_timeout_ms,
             Timer::Connect(connection).to_bits(),
         );
     }
@@ -91,7 +93,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         bytes: &[u8],
     ) -> Received {
         let received = self.frames(io, connection, bytes);
-        if let Some(key) = Self::key_of(io, connection) {
+        if let Some(key) = key_of(io, connection) {
             self.settle(key);
         }
         received
@@ -104,8 +106,8 @@ impl<R: Rim> Service for ClientLoop<R> {
         out: &mut Vec<u8>,
         budget: usize,
     ) -> Transmit {
-        let now = self.expiry_now(io);
-        let Some(key) = Self::key_of(io, connection) else {
+        let now = self.base.expiry_now(io);
+        let Some(key) = key_of(io, connection) else {
             return Transmit::Idle;
         };
         self.judge_queued(io, key);
@@ -116,27 +118,27 @@ impl<R: Rim> Service for ClientLoop<R> {
         let mut result = client.session.poll_transmit(
             out,
             budget,
-            &mut self.outcome,
-            self.settings.policy_of(class_of(&client.session)),
+            &mut self.base.outcome,
+            self.base.settings.policy_of(class_of(&client.session)),
             now,
         );
         let (packets, publishes) = count_packets(out);
-        self.stats.packets_out.add(packets);
-        self.stats.publishes_out.add(publishes);
-        let waits = std::mem::take(&mut self.outcome.waits_for_identifier);
-        self.stats.identifier_waits.add(waits.into());
+        self.base.stats.packets_out.add(packets);
+        self.base.stats.publishes_out.add(publishes);
+        let waits = std::mem::take(&mut self.base.outcome.waits_for_identifier);
+        self.base.stats.identifier_waits.add(waits.into());
         let (client_id, at) = (client.session.client_id(), Timestamp(io.now_ms()));
         let amount = Amount {
             messages: Messages(publishes),
             bytes: Bytes(out.len() as u64),
         };
         self.traffic.handle_sent(client_id, amount, at);
-        if !self.outcome.timed.is_empty() {
-            let (timed, now_us) = (&self.outcome.timed, self.node.rim.now_us());
-            let latency = &self.stats.latency;
+        if !self.base.outcome.timed.is_empty() {
+            let (timed, now_us) = (&self.base.outcome.timed, self.base.node.rim.now_us());
+            let latency = &self.base.stats.latency;
             let delays = latency.handle_written(timed, client.came_us, now_us);
             self.traffic.handle_delays(client_id, delays, at);
-            self.outcome.timed.clear();
+            self.base.outcome.timed.clear();
         }
         if congested {
             io.resume(connection);
@@ -147,10 +149,10 @@ impl<R: Rim> Service for ClientLoop<R> {
         {
             result = mqtt_session::Transmit::More;
         }
-        self.report_dropped(io, key);
+        self.base.report_dropped(&self.clients, io, key);
         self.settle(key);
         self.relax_hold(io, key);
-        self.show_room(key);
+        self.clients.show_room(key);
         match result {
             mqtt_session::Transmit::Idle => Transmit::Idle,
             mqtt_session::Transmit::More => Transmit::More,
@@ -167,13 +169,16 @@ impl<R: Rim> Service for ClientLoop<R> {
         connection: ConnectionId,
         cause: Closed,
     ) {
-        if let Some(key) = Self::key_of(io, connection) {
-            self.log_lost(io, key, &cause);
+        if let Some(key) = key_of(io, connection) {
+            if let Some(client) = self.clients.get(key) {
+                self.base.log_lost(io, client, &cause);
+            }
             self.take_kept(io, key, true);
             self.detach(io, key);
         } else {
-            let source = self.source_of(io, connection);
-            self.log_failed_handshake(io, connection, source, &cause);
+            let source = self.base.source_of(io, connection);
+            self.base
+                .log_failed_handshake(io, connection, source, &cause);
             self.logins.remove(&connection);
         }
     }
@@ -197,7 +202,8 @@ impl<R: Rim> Service for ClientLoop<R> {
                     peer = io.peer(connection).map(tracing::field::display),
                     "no CONNECT in time"
                 );
-                self.stats
+                self.base
+                    .stats
                     .count_closed_before_connect(ClosedBeforeConnect::Timeout);
                 self.logins.remove(&connection);
                 io.close(connection);
@@ -206,7 +212,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Hold(key)) => self.end_hold(io, key),
             Some(Timer::Throttled(key)) => self.end_throttle(io, key),
             Some(Timer::Pressure) => {
-                if self.node.pressure() == Pressure::None {
+                if self.base.node.pressure() == Pressure::None {
                     for connection in std::mem::take(&mut self.unread.for_memory) {
                         io.resume(connection);
                     }
@@ -215,7 +221,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 }
             }
             Some(Timer::Store) => {
-                if self.node.store().is_over_limit() {
+                if self.base.node.store().is_over_limit() {
                     io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
                 } else {
                     for connection in std::mem::take(&mut self.unread.for_store) {
@@ -223,7 +229,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                     }
                 }
             }
-            Some(Timer::Peers) => self.forwarding.resume(io, &self.node),
+            Some(Timer::Peers) => self.forwarding.resume(io, &self.base.node),
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry) => self.end_logins(io),
             Some(Timer::Recheck) => self.recheck(io, None),
@@ -253,13 +259,13 @@ impl<R: Rim> Service for ClientLoop<R> {
             LoopMessage::Store(events) => self.store_events(io, events),
             LoopMessage::Peer(event) => self.peer_event(io, event),
             LoopMessage::Inspect(inspection) => {
-                let rim = &self.node.rim;
+                let rim = &self.base.node.rim;
                 let view = View {
                     is_proxied: &|listener| rim.is_proxied(listener),
-                    index: self.index,
+                    index: self.base.index,
                     clients: &self.clients,
-                    settings: &self.settings,
-                    listener_kinds: &self.node.listener_kinds,
+                    settings: &self.base.settings,
+                    listener_kinds: &self.base.node.listener_kinds,
                 };
                 inspect::answer(&view, &mut self.traffic, io, inspection);
             }
@@ -272,12 +278,12 @@ impl<R: Rim> Service for ClientLoop<R> {
                 let groups = classes.map(|class| class.limits.rates);
                 io.set_rates(settings.limits.rates, groups.collect());
                 io.set_handshake_limit(settings.handshake_timeout_ms);
-                self.settings = settings;
+                self.base.settings = settings;
                 for key in self.clients.keys() {
                     if let Some(client) = self.clients.get(key)
                         && let Some(connection) = client.connection
                     {
-                        let group = self.settings.rate_group(class_of(&client.session));
+                        let group = self.base.settings.rate_group(class_of(&client.session));
                         io.set_rate_group(connection, group);
                     }
                 }
@@ -294,11 +300,11 @@ impl<R: Rim> Service for ClientLoop<R> {
                 drop(done);
             }
             LoopMessage::EndDrain(done) => {
-                self.drained = None;
+                self.base.drained = None;
                 drop(done);
             }
             LoopMessage::LetNobodyIn(done) => {
-                self.closing = true;
+                self.base.closing = true;
                 drop(done);
             }
             LoopMessage::PublishWills(done) => {
@@ -364,7 +370,7 @@ impl<R: Rim> ClientLoop<R> {
                 if delivers {
                     self.deliver_to_sessions(io, &message, &set, of_broker.as_ref());
                 }
-                asks.ask(self.node.store(), &mut self.calls, &message);
+                asks.ask(self.base.node.store(), &mut self.calls, &message);
                 io.send(Behind(from), BetweenLoops::Handled(owned).into());
             }
             BetweenLoops::Handled(owned) => self.deliveries.elsewhere.handle_handled(owned),

@@ -1,61 +1,34 @@
 //! What a loop asks the store, and what goes on when the store has answered.
 
 use net_api::Key;
-use store_state::CorrelationId;
-use store_state::api::Store as _;
-use store_state::inbox::{InboxOp, InboxReply};
+use store_state::inbox::InboxReply;
 
-use crate::clients::{ClientLoop, LoopIo};
+use crate::clients::LoopIo;
+use crate::dispatch::ClientLoop;
 use crate::pending::{Answer, Pending, ToMember};
 use crate::rim::Rim;
 
 impl<R: Rim> ClientLoop<R> {
-    /// Remembers what is asked; the ticket goes with the question.
-    pub(crate) fn ask(&mut self, pending: Pending) -> CorrelationId {
-        let token = self.pending.insert(pending).to_bits();
-        self.stats.pending.set(self.pending.len() as u64);
-        self.ticket(token)
-    }
-
-    pub(crate) fn ticket(&self, token: u64) -> CorrelationId {
-        CorrelationId {
-            peer: 0,
-            loop_number: self.index as u16 + 1,
-            token,
-        }
-    }
-
-    /// Asks the inbox shard of a client.
-    pub(crate) fn ask_inbox(&mut self, pending: Pending, op: InboxOp) {
-        let ticket = self.ask(pending);
-        self.node.store().inbox(ticket, op);
-    }
-
-    /// Tells the inbox shard of a client something that nobody waits for.
-    pub(crate) fn tell_inbox(&self, op: InboxOp) {
-        self.node.store().inbox(CorrelationId::NONE, op);
-    }
-
     /// This node is cut off from most others: publications of transient sessions that only wait for shards of
     /// which nobody knows whether they are to keep them go on (P10).
     pub(crate) fn cut_off(&mut self, io: &mut impl LoopIo) {
         self.members_may_be_known(io);
         let unsure =
-            |id: &Key| matches!(self.pending.get(*id), Some(Pending::Publish(p)) if p.unsure);
-        let going_on: Vec<Key> = self.pending.keys().filter(unsure).collect();
+            |id: &Key| matches!(self.base.pending.get(*id), Some(Pending::Publish(p)) if p.unsure);
+        let going_on: Vec<Key> = self.base.pending.keys().filter(unsure).collect();
         for id in going_on {
-            if let Some(Pending::Publish(publication)) = self.pending.remove(id) {
+            if let Some(Pending::Publish(publication)) = self.base.pending.remove(id) {
                 self.publication_done(io, *publication);
             }
         }
-        self.stats.pending.set(self.pending.len() as u64);
+        self.base.stats.pending.set(self.base.pending.len() as u64);
     }
 
     /// An answer has come.
     pub(crate) fn answered(&mut self, io: &mut impl LoopIo, token: u64, answer: Answer) {
         let id = Key::from_bits(token);
         let failed = matches!(answer, Answer::Failed(_));
-        match self.pending.get_mut(id) {
+        match self.base.pending.get_mut(id) {
             Some(Pending::Release { left, .. }) if *left > 1 && !failed => {
                 *left -= 1;
                 return;
@@ -67,29 +40,29 @@ impl<R: Rim> ClientLoop<R> {
             }
             _ => {}
         }
-        if let Some(Pending::Publish(_)) = self.pending.get(id) {
+        if let Some(Pending::Publish(_)) = self.base.pending.get(id) {
             self.publication_answered(io, id, answer);
             return;
         }
-        if let Some(Pending::TakeOver(taking)) = self.pending.get_mut(id) {
+        if let Some(Pending::TakeOver(taking)) = self.base.pending.get_mut(id) {
             taking.handle_answer(&answer);
             self.take_if_closed(io, id);
             return;
         }
-        if let Some(Pending::Settle(_)) = self.pending.get(id) {
+        if let Some(Pending::Settle(_)) = self.base.pending.get(id) {
             self.settled(io, id);
             return;
         }
-        if let Some(Pending::Handover(_)) = self.pending.get(id) {
+        if let Some(Pending::Handover(_)) = self.base.pending.get(id) {
             self.page_answered(io, id, answer);
-            self.stats.pending.set(self.pending.len() as u64);
+            self.base.stats.pending.set(self.base.pending.len() as u64);
             return;
         }
-        let Some(pending) = self.pending.remove(id) else {
+        let Some(pending) = self.base.pending.remove(id) else {
             return;
         };
         self.go_on(io, pending, answer);
-        self.stats.pending.set(self.pending.len() as u64);
+        self.base.stats.pending.set(self.base.pending.len() as u64);
     }
 
     /// What a question was asked for goes on.

@@ -1,0 +1,149 @@
+//! One event loop's clients: frames in, packets to sessions, what sessions ask for to the rest of the
+//! broker, and messages from everywhere to sessions.
+//!
+//! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
+//! time. Other loops reach a session only by [`LoopMessage`].
+//!
+//! `events.rs`: what the store tells. `answers.rs`: what goes on with its answers. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`:
+//! what else happens to a loop. What all parts stand on is in `turn` and `clients`. The rest of a loop's methods stand with
+//! their subjects: `connect`, `publish`, `subscribe`, `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`,
+//! `will`; what these remember stands beside them, in files that know nothing of the loop.
+
+mod answers;
+mod events;
+mod frames;
+mod service;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashing::{HashMap, QualityHashBuilder};
+use net_api::{ConnectionId, Key};
+use store_state::api::Store as _;
+use store_state::inbox::Caller;
+
+use crate::backpressure::remote_pauses::RemotePauses;
+use crate::clients::Clients;
+use crate::connect::awaiting::AwaitingConnect;
+use crate::connect::expiries::Expiries;
+use crate::connect::login_stage::Login;
+use crate::connect::registering::Registering;
+use crate::connect::taking::Superseded;
+use crate::node::Node;
+use crate::publish::calls::Calls;
+use crate::publish::deliveries::Deliveries;
+use crate::publish::forwarding::Forwarding;
+use crate::retained::backlog::Slices;
+use crate::rights::access::Decisions;
+use crate::rights::unjudged::Unjudged;
+use crate::rim::Rim;
+use crate::routes::MatchCache;
+use crate::session::lingering::Lingerers;
+use crate::session::reopening::Reopening;
+use crate::shared::awaited::Members;
+use crate::shared::handover::Legacies;
+use crate::traffic::Traffic;
+use crate::turn::Base;
+use crate::will::unpublished::Unpublished;
+
+pub(crate) use frames::Violated;
+
+/// Connections that are not read for a while.
+#[derive(Debug, Default)]
+pub(crate) struct Unread {
+    /// Because memory is scarce.
+    pub(crate) for_memory: Vec<ConnectionId>,
+    /// Because the store has enough to do.
+    pub(crate) for_store: Vec<ConnectionId>,
+}
+
+/// The clients of one loop.
+#[derive(Debug)]
+pub struct ClientLoop<R: Rim> {
+    pub(crate) base: Base<R>,
+    pub(crate) clients: Clients,
+    pub(crate) cache: MatchCache,
+    pub(crate) decisions: Decisions,
+    /// How often the rules have been read.
+    pub(crate) rules: u32,
+    /// Clients to be judged anew since then.
+    pub(crate) unjudged: Unjudged,
+    pub(crate) unread: Unread,
+    /// Connections whose clients are about to be let in or not.
+    pub(crate) logins: HashMap<ConnectionId, Login>,
+    /// Clients whose logins end at a time.
+    pub(crate) expiries: Expiries,
+    /// Connections whose CONNECT is not read because there are too many logins under way.
+    pub(crate) waiting_for_login: VecDeque<ConnectionId>,
+    /// What goes to other nodes.
+    pub(crate) forwarding: Forwarding,
+    /// What its receivers get in later turns.
+    pub(crate) deliveries: Deliveries,
+    pub(crate) members: Members,
+    pub(crate) calls: Calls,
+    /// Publishers that subscribers of other nodes hold back.
+    pub(crate) remote_pauses: RemotePauses,
+    /// Sessions without a connection whose routes stay.
+    pub(crate) lingerers: Lingerers,
+    /// What the directory of clients is to be told.
+    pub(crate) registering: Registering,
+    /// Shards that another node leads, until all clients have been visited for them.
+    pub(crate) reopening: Reopening,
+    /// What sessions may look at of retained messages.
+    pub(crate) slices: Slices,
+    /// Questions for pages of retained messages so far.
+    pub(crate) questions: u64,
+    /// What ended sessions have left.
+    pub(crate) legacies: Legacies,
+    pub(crate) unpublished: Unpublished,
+    pub(crate) superseded: Vec<Superseded>,
+    /// Connections that have sent no CONNECT yet.
+    pub(crate) unheard: AwaitingConnect,
+    /// Clients that are still to be looked at since the last ban was added.
+    pub(crate) unchecked: Vec<Key>,
+    pub(crate) traffic: Traffic,
+    /// For identifiers that the broker assigns.
+    pub(crate) identifiers: QualityHashBuilder,
+    pub(crate) sys_armed: bool,
+}
+
+impl<R: Rim> ClientLoop<R> {
+    /// The loop of this number, without clients. The node's store is open.
+    pub fn new(node: Arc<Node<R>>, index: usize) -> Self {
+        let calls = Calls::new(Caller {
+            node: node.store().node(),
+            loop_index: index as u16,
+            incarnation: node.store().incarnation(),
+        });
+        Self {
+            base: Base::new(node, index),
+            clients: Clients::default(),
+            cache: MatchCache::default(),
+            decisions: Decisions::default(),
+            rules: 0,
+            unjudged: Unjudged::default(),
+            unread: Unread::default(),
+            logins: HashMap::default(),
+            expiries: Expiries::default(),
+            waiting_for_login: VecDeque::new(),
+            forwarding: Forwarding::default(),
+            deliveries: Deliveries::default(),
+            members: Members::default(),
+            calls,
+            remote_pauses: RemotePauses::default(),
+            lingerers: Lingerers::default(),
+            registering: Registering::default(),
+            reopening: Reopening::default(),
+            slices: Slices::default(),
+            questions: 0,
+            legacies: Legacies::default(),
+            unpublished: Unpublished::default(),
+            superseded: Vec::new(),
+            unheard: AwaitingConnect::default(),
+            unchecked: Vec::new(),
+            traffic: Traffic::default(),
+            identifiers: QualityHashBuilder::default(),
+            sys_armed: false,
+        }
+    }
+}
