@@ -264,6 +264,12 @@ impl<R: Rim> Node<R> {
         here + self.opened_store().map_or(0, Store::sessions)
     }
 
+    /// Whether one client more may be connected; one that takes its own connection over is none. `limit`: of connections; 0:
+    /// there is none.
+    pub(crate) fn has_room(&self, limit: usize) -> bool {
+        limit == 0 || self.connected.load(Ordering::Relaxed) < limit
+    }
+
     /// Bytes of the topic filters of all clients that are connected.
     pub fn subscription_bytes(&self) -> u64 {
         sum(&self.stats, |s| &s.subscription_bytes)

@@ -62,3 +62,10 @@ pub struct Settings {
     /// Bytes of memory at which clients are refused; 0: by the machine's memory.
     pub memory_refuse: u64,
 }
+
+impl Settings {
+    /// Whether a user may take the client identifier over that another connection has. `holder`: the user of that.
+    pub(crate) fn may_take(&self, holder: Option<&str>, user: Option<&str>) -> bool {
+        holder.is_none() || holder == user || self.of_another_user == OfAnotherUser::Discard
+    }
+}

@@ -37,6 +37,20 @@ impl Hold {
         self.by > 0 || !self.kept.is_empty()
     }
 
+    /// The PUBLISH packets that were kept; from here on there are none.
+    pub(crate) fn take_kept(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// If it is still held, keeps the rest of what was kept. False: it is not.
+    pub(crate) fn keep_rest(&mut self, rest: &[u8]) -> bool {
+        let is_held = self.by > 0;
+        if is_held {
+            self.kept = rest.to_vec();
+        }
+        is_held
+    }
+
     /// Whether packets wait for the hold to end.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()

@@ -28,7 +28,6 @@
 use mqtt_session::class_of;
 use std::time::Duration;
 
-use mqtt_proto::peek_frame;
 use net_api::Key;
 use peer_protocol::{Foreign, place_of};
 use route_exchange::NodeId;
@@ -41,6 +40,7 @@ use crate::excerpt::excerpt;
 use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
 use crate::rim::Rim;
+use crate::turn::Effect;
 use mqtt_session::Timestamp;
 
 /// So often a subscriber that did not drain in time has to drain before it counts as one that does.
@@ -200,12 +200,12 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A moment has passed for which a publisher was held back.
-    pub(crate) fn end_throttle(&mut self, io: &mut impl LoopIo, key: Key) {
+    pub(crate) fn end_throttle(&mut self, key: Key) {
         let hold = self.clients.get_mut(key).and_then(|c| c.hold.as_mut());
         if let Some(hold) = hold
             && hold.throttle.as_mut().is_some_and(Throttle::handle_timer)
         {
-            self.released(io, key);
+            self.released(key);
         }
     }
 
@@ -222,7 +222,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// One subscriber less holds this publisher back.
-    pub(crate) fn released(&mut self, io: &mut impl LoopIo, key: Key) {
+    pub(crate) fn released(&mut self, key: Key) {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -232,7 +232,11 @@ impl<R: Rim> ClientLoop<R> {
                 return;
             }
         }
-        self.take_kept(io, key, false);
+        self.base.add(Effect::HeldFrames(key));
+    }
+
+    /// The packets that were kept of a publisher have been handled: its connection is read, unless it is held again.
+    pub(crate) fn go_on_reading(&mut self, io: &mut impl LoopIo, key: Key) {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -246,41 +250,6 @@ impl<R: Rim> ClientLoop<R> {
         }
         if let Some(connection) = client.connection {
             io.resume(connection);
-        }
-    }
-
-    /// Handles the packets that were kept, until the session is held again; if `all`, in any case.
-    pub(crate) fn take_kept(&mut self, io: &mut impl LoopIo, key: Key, all: bool) {
-        let Some(hold) = self
-            .clients
-            .get_mut(key)
-            .and_then(|client| client.hold.as_mut())
-        else {
-            return;
-        };
-        let kept = std::mem::take(&mut hold.kept);
-        let mut rest = kept.as_slice();
-        while let Ok(Some(frame)) = peek_frame(rest, None) {
-            let Some((packet, after)) = rest.split_at_checked(frame.len()) else {
-                break;
-            };
-            if let Err(violated) = self.handle_frame(io, key, packet) {
-                if let Some(connection) = self.clients.get(key).and_then(|c| c.connection) {
-                    self.close_violator(io, connection, &violated);
-                }
-                return;
-            }
-            rest = after;
-            let Some(client) = self.clients.get_mut(key) else {
-                return;
-            };
-            if let Some(hold) = &mut client.hold
-                && hold.by > 0
-                && !all
-            {
-                hold.kept = rest.to_vec();
-                return;
-            }
         }
     }
 
@@ -375,20 +344,20 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A subscriber of another node holds a publisher back no longer.
-    pub(crate) fn released_for(&mut self, io: &mut impl LoopIo, node: NodeId, publisher: u64) {
+    pub(crate) fn released_for(&mut self, node: NodeId, publisher: u64) {
         let Some(key) = self.find_publisher(publisher) else {
             return;
         };
         if self.remote_pauses.handle_released(node, key) {
-            self.released(io, key);
+            self.released(key);
         }
     }
 
     /// A connection with a node is gone: those whom it holds back go on, and it is told again whom to hold back.
-    pub(crate) fn holds_lost(&mut self, io: &mut impl LoopIo, node: NodeId) {
+    pub(crate) fn holds_lost(&mut self, node: NodeId) {
         for (key, holds) in self.remote_pauses.handle_lost(node) {
             for _ in 0..holds {
-                self.released(io, key);
+                self.released(key);
             }
         }
         let routes = &self.base.node.routes;

@@ -71,6 +71,11 @@ impl Client {
         self.login.as_ref()?.username()
     }
 
+    /// Whether messages would be lost with its connection, or it would send some again.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.session.expires_at_close() && !self.session.is_quiet()
+    }
+
     /// A durable session's inbox.
     pub(crate) fn inbox(&mut self) -> Option<&mut Inbox> {
         self.stored.as_mut()?.inbox.as_mut()

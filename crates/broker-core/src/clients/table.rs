@@ -64,6 +64,11 @@ impl Clients {
             .map_or("", |client| client.session.client_id())
     }
 
+    /// The user that authentication has confirmed a client to be.
+    pub(crate) fn user_of(&self, key: Key) -> Option<Box<str>> {
+        self.get(key)?.confirmed_user().map(Box::from)
+    }
+
     /// Arms the loop for the session's next deadline, unless it is armed for an earlier time already.
     pub(crate) fn arm_deadline(&mut self, io: &mut impl LoopIo, key: Key) {
         let Some(client) = self.get_mut(key) else {

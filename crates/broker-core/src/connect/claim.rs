@@ -40,14 +40,9 @@ use crate::session::catching_up::CatchingUp;
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT concerns the store.
     pub(crate) fn concerns_store(&self, connect: &Connect<'_>, client_id: &str) -> bool {
-        self.expiry(connect) != 0
+        session_expiry(connect, &self.base.settings.limits.policy) != 0
             || connect.will.is_some()
             || self.base.node.store().knows(client_id)
-    }
-
-    /// The session expiry interval that a client gets.
-    fn expiry(&self, connect: &Connect<'_>) -> u32 {
-        session_expiry(connect, &self.base.settings.limits.policy)
     }
 
     /// Asks the store for the identifier of a client that has its place in the loop.
@@ -58,14 +53,14 @@ impl<R: Rim> ClientLoop<R> {
             node: self.base.node.store().node(),
             node_incarnation: self.base.node.store().incarnation(),
             clean_start: connect.clean_start,
-            expiry: self.expiry(connect),
+            expiry: session_expiry(connect, &self.base.settings.limits.policy),
             will,
             // Not now: another node may have the client since then.
             asked_ms: self.came_at_us(key) / 1_000,
         };
         let op = SessionOp::claim(
             request,
-            self.user_of(key),
+            self.clients.user_of(key),
             self.base.settings.of_another_user,
         );
         let client = self.clients.get_mut(key);
@@ -393,7 +388,11 @@ impl<R: Rim> ClientLoop<R> {
     /// The client identifier has a session of another user: the client is refused.
     pub(crate) fn refuse_another_user(&mut self, io: &mut impl LoopIo, key: Key) {
         if let Some(client) = self.clients.get(key) {
-            self.report_another_user(io, client.session.client_id(), self.user_of(key).as_deref());
+            self.report_another_user(
+                io,
+                client.session.client_id(),
+                self.clients.user_of(key).as_deref(),
+            );
         }
         self.turn_away(io, key, ReasonCode::NotAuthorized);
     }

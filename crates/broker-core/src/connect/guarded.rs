@@ -75,7 +75,7 @@ impl<R: Rim> ClientLoop<R> {
         let source = client.connection.and_then(|id| self.base.source_of(io, id));
         let client_id = client.session.client_id();
         if self.is_banned(io, key) {
-            self.kick(io, key, ReasonCode::AdministrativeAction);
+            self.base.end(key, ReasonCode::AdministrativeAction);
             return false;
         }
         if self
@@ -93,7 +93,7 @@ impl<R: Rim> ClientLoop<R> {
                     "a client connects too often and is banned"
                 );
             }
-            self.kick(io, key, ReasonCode::AdministrativeAction);
+            self.base.end(key, ReasonCode::AdministrativeAction);
             return false;
         }
         true
@@ -121,7 +121,7 @@ impl<R: Rim> ClientLoop<R> {
                         "a client is banned and disconnected"
                     );
                 }
-                self.kick(io, key, ReasonCode::AdministrativeAction);
+                self.base.end(key, ReasonCode::AdministrativeAction);
             }
         }
         if !self.unchecked.is_empty() {

@@ -343,12 +343,6 @@ impl<R: Rim> ClientLoop<R> {
         self.grant(io, key, identity);
     }
 
-    /// The user that authentication has confirmed a client to be.
-    pub(crate) fn user_of(&self, key: Key) -> Option<Box<str>> {
-        let login = self.clients.get(key)?.login.as_ref()?;
-        login.username.clone()
-    }
-
     /// An AUTH of a client that is connected: it authenticates again.
     pub(crate) fn authenticate_again(
         &mut self,
@@ -431,7 +425,7 @@ impl<R: Rim> ClientLoop<R> {
                         "a client failed to authenticate again and is disconnected"
                     );
                 }
-                self.kick(io, key, refusal);
+                self.base.end(key, refusal);
             }
         }
         Ok(())

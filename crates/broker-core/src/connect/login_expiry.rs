@@ -34,7 +34,7 @@ impl<R: Rim> ClientLoop<R> {
                     "a login has expired and its client is disconnected"
                 );
             }
-            self.kick(io, key, ReasonCode::NotAuthorized);
+            self.base.end(key, ReasonCode::NotAuthorized);
         }
         if !self.expiries.is_empty() {
             let pause = if left == 0 { 0 } else { LOOK_MS };

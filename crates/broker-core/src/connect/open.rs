@@ -1,7 +1,5 @@
 //! From CONNECT to a session.
 
-use std::sync::atomic::Ordering;
-
 use mqtt_proto::{
     ConnAck, ConnAckProperties, Connect, DecodeError, Disconnect, DisconnectProperties, LastWill,
     Packet, PacketType, ProtocolVersion, ReasonCode,
@@ -9,7 +7,6 @@ use mqtt_proto::{
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
 use net_api::{ConnectionId, Key, Next, RateBucket};
 use store_state::api::Store as _;
-use store_state::session::OfAnotherUser;
 
 use crate::bridge;
 use crate::classes::{Candidate, class_of_login};
@@ -20,7 +17,6 @@ use crate::connect::registry::Claim;
 use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
-use crate::key::SessionKey;
 use crate::node::Pressure;
 use crate::rim::Rim;
 
@@ -197,9 +193,9 @@ impl<R: Rim> ClientLoop<R> {
             Claim::Taken(home) => self.take_over(io, &mut entry, client_id, home.key()),
             Claim::New => {
                 let full = self.base.settings.sessions != 0
-                    && self.session_count() >= self.base.settings.sessions
+                    && self.base.node.sessions() >= self.base.settings.sessions as u64
                     && !self.base.node.store().knows(&client_id);
-                if full || !self.has_room() {
+                if full || !self.base.node.has_room(self.base.settings.connections) {
                     self.base.node.registry.release(&client_id, session_key);
                     self.base
                         .log_refused(io, connection, &connect, self.base.full().name());
@@ -235,12 +231,6 @@ impl<R: Rim> ClientLoop<R> {
             self.pass_guard(io, connection, connect)?;
         }
         Ok(())
-    }
-
-    /// Whether one client more may be connected. One that takes its own connection over is none.
-    fn has_room(&self) -> bool {
-        let limit = self.base.settings.connections;
-        limit == 0 || self.base.node.connected.load(Ordering::Relaxed) < limit
     }
 
     /// A client that has the identifier to itself in this node. `stored`: the store has a say in it.
@@ -347,6 +337,40 @@ impl<R: Rim> ClientLoop<R> {
         })
     }
 
+    /// Takes a client out of the loop; its identifier is free.
+    pub(crate) fn forget_client(&mut self, io: &mut impl LoopIo, key: Key) {
+        if self.clients.get(key).is_some_and(|client| client.counted) {
+            self.unregister(io, key);
+        }
+        self.leave_lingering(io, key);
+        let session_key = self.base.session_key(key);
+        let expires_at = self
+            .clients
+            .get(key)
+            .and_then(|client| client.login.as_ref()?.expires_at());
+        self.expiries.replace(key, expires_at, None);
+        self.unjudged.forget(key);
+        if let Some(client) = self.clients.remove(key) {
+            if client.counted {
+                self.base.stats.sessions.sub(1);
+            }
+            let filters = client.session.filters().0;
+            self.base.stats.subscription_bytes.sub(filters);
+            let goes_on = client.session.is_durable();
+            let now = Timestamp(io.now_ms());
+            self.base.node.quotas.handle_gone(
+                client.confirmed_user(),
+                &client.session,
+                goes_on,
+                now,
+            );
+            self.base
+                .node
+                .registry
+                .release(client.session.client_id(), session_key);
+        }
+    }
+
     /// Counts a session that the store does not count.
     pub(crate) fn count_session(&mut self, key: Key) {
         if let Some(client) = self.clients.get_mut(key) {
@@ -368,11 +392,10 @@ impl<R: Rim> ClientLoop<R> {
         if self.is_lingering(key) {
             return self.follow(io, entry, client_id, key);
         }
-        let mut stored = self.concerns_store(entry.connect, &client_id);
         if let Some(client) = self.clients.get(key) {
             let user = entry.user();
             let holder = client.login.as_ref().and_then(|login| login.username());
-            if entry.came_us < client.came_us && self.may_take(user, holder) {
+            if entry.came_us < client.came_us && self.base.settings.may_take(user, holder) {
                 let takeover_answer = self.takeover_answer(entry.connect, &client_id);
                 self.give_up(io, &client_id, entry.connection, takeover_answer);
                 return Some(Next::Read);
@@ -380,8 +403,7 @@ impl<R: Rim> ClientLoop<R> {
             if client.joining.is_some() {
                 return self.wait_for_joining(io, entry, &client_id, key);
             }
-            stored |= client.stored.is_some();
-            if !self.may_take(holder, user) {
+            if !self.base.settings.may_take(holder, user) {
                 self.report_another_user(io, &client_id, user);
                 let answer = (entry.connect.version, ReasonCode::NotAuthorized);
                 self.base.refuse(io, entry.connection, Some(answer));
@@ -390,29 +412,17 @@ impl<R: Rim> ClientLoop<R> {
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
             self.count_takeover(io, &client_id);
             // [MQTT-3.1.2-4] [MQTT3-3.1.2-6] a clean start discards the session, which the store does
-            self.kick(io, key, ReasonCode::SessionTakenOver);
+            self.base.end(key, ReasonCode::SessionTakenOver);
+            // The CONNECT is looked at anew when that is done: then the identifier is free, or leads to the routes that
+            // the session has left.
+            return None;
         }
-        if let Some(home) = self.base.node.registry.find(&client_id)
-            && home.loop_index() == self.base.index
-            && self.is_lingering(home.key())
-        {
-            return self.follow(io, entry, client_id, home.key());
-        }
+        debug_assert!(false, "the home of an identifier has an entry");
         let session_key = self.base.session_key(key);
         self.base.node.registry.release(&client_id, session_key);
-        let key = SessionKey::new(self.base.index, self.clients.next_key());
-        match self.base.node.registry.claim(&client_id, key) {
-            Claim::New => Some(self.begin(io, entry, client_id, stored)),
-            // Another loop was quicker to claim what has just become free.
-            Claim::Taken(home) => Some(Next::HandOver(home.loop_index())),
-        }
-    }
-
-    /// Whether a user may take the client identifier over that another connection has. `holder`: the user of that.
-    fn may_take(&self, holder: Option<&str>, user: Option<&str>) -> bool {
-        holder.is_none()
-            || holder == user
-            || self.base.settings.of_another_user == OfAnotherUser::Discard
+        let answer = (entry.connect.version, ReasonCode::ServerBusy);
+        self.base.refuse(io, entry.connection, Some(answer));
+        Some(Next::Read)
     }
 
     /// A CONNECT waits until that of the client's connection is answered. Of those that wait and may take each other
@@ -437,11 +447,11 @@ impl<R: Rim> ClientLoop<R> {
                 continue;
             };
             let is_later = login.came_us > entry.came_us;
-            if !is_later && self.may_take(login.user(), user) {
+            if !is_later && self.base.settings.may_take(login.user(), user) {
                 superseded.push(waiter);
                 continue;
             }
-            is_superseded |= is_later && self.may_take(user, login.user());
+            is_superseded |= is_later && self.base.settings.may_take(user, login.user());
             still.push(waiter);
         }
         let own = Waiter {
@@ -536,7 +546,7 @@ impl<R: Rim> ClientLoop<R> {
         client_id: Box<str>,
         holder: Key,
     ) -> Option<Next> {
-        if !self.has_room() {
+        if !self.base.node.has_room(self.base.settings.connections) {
             let answer = Some((entry.connect.version, self.base.full()));
             self.base.refuse(io, entry.connection, answer);
             return Some(Next::Read);
@@ -567,10 +577,6 @@ impl<R: Rim> ClientLoop<R> {
                 return id.into();
             }
         }
-    }
-
-    fn session_count(&self) -> usize {
-        usize::try_from(self.base.node.sessions()).unwrap_or(usize::MAX)
     }
 }
 

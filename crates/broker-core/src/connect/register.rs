@@ -34,7 +34,7 @@ impl<R: Rim> ClientLoop<R> {
             shard: self.base.node.store().session_shard(&client),
             client,
             number,
-            user: self.user_of(key),
+            user: self.clients.user_of(key),
             of_another_user: self.base.settings.of_another_user,
         })
     }

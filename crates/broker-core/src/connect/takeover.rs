@@ -23,6 +23,7 @@ use crate::peers::PeerEvent;
 use crate::pending::Pending;
 use crate::rim::Rim;
 use crate::session::catching_up::Came;
+use crate::turn::Effect;
 
 /// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
 /// cannot be reached is not waited for at all.
@@ -266,6 +267,9 @@ impl<R: Rim> ClientLoop<R> {
                 let client = self.clients.get(key);
                 if client.is_some_and(|client| client.connection.is_some()) {
                     self.end_older(io, key, &older.client, asker.node);
+                    // What is left of it then is looked at.
+                    self.base.add(Effect::CloseOlder(Box::new((asker, older))));
+                    return;
                 }
                 self.end_lingering_of(io, &older.client);
                 if self.may_supersede(key) {
@@ -295,7 +299,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A connection ends because its client has a later one on another node.
-    fn end_older(&mut self, io: &mut impl LoopIo, key: Key, client_id: &str, node: NodeId) {
+    fn end_older(&mut self, io: &impl LoopIo, key: Key, client_id: &str, node: NodeId) {
         if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 client_id = &*excerpt(client_id),
@@ -306,7 +310,7 @@ impl<R: Rim> ClientLoop<R> {
         }
         self.base.stats.takeovers.add(1);
         // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
-        self.kick(io, key, ReasonCode::SessionTakenOver);
+        self.base.end(key, ReasonCode::SessionTakenOver);
     }
 
     /// Has a connection read before it is closed. False: it is not being read, or too many are.

@@ -1,5 +1,6 @@
 //! What the store tells a loop: answers to what it was asked, and what happens to sessions.
 
+use mqtt_proto::ReasonCode;
 use net_api::Key;
 use store_state::api::Event;
 
@@ -60,6 +61,26 @@ impl<R: Rim> ClientLoop<R> {
                         "the store itself sends on what belongs to other shards"
                     );
                 }
+            }
+            self.carry_out(io);
+        }
+    }
+
+    /// The other nodes have taken this one for dead, and with it the connections that the store knows of.
+    fn fence(&mut self, io: &mut impl LoopIo) {
+        if self.base.index == 0 {
+            self.base.node.rim.tell_incarnation();
+        }
+        self.end_all_lingering(io);
+        self.carry_out(io);
+        for key in self.clients.online() {
+            self.refuse_claimed(io, key);
+            if self
+                .clients
+                .get(key)
+                .is_some_and(|client| client.stored.is_some())
+            {
+                self.base.end(key, ReasonCode::ServerBusy);
             }
         }
     }

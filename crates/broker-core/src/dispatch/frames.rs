@@ -155,7 +155,7 @@ impl<R: Rim> ClientLoop<R> {
         let before_v5 = client.is_some_and(|client| !client.session.version().is_v5());
         if before_v5 && self.base.settings.authorization.disconnects_v3 {
             // [MQTT3-3.3.5-2] an acknowledgement as if it were accepted, or none and the end
-            self.kick(io, from, ReasonCode::NotAuthorized);
+            self.end_connection(io, from, ReasonCode::NotAuthorized);
         }
         Some(ReasonCode::NotAuthorized)
     }
@@ -245,7 +245,14 @@ impl<R: Rim> ClientLoop<R> {
             let result = match key {
                 None => {
                     io.charge(crate::share::CONNECT);
-                    let Some(next) = self.connect(io, connection, frame.packet_type, whole) else {
+                    let mut next = self.connect(io, connection, frame.packet_type, whole);
+                    if next.is_none() && self.base.has_effects() {
+                        // What the client waits for is done now.
+                        self.carry_out(io);
+                        next = self.connect(io, connection, frame.packet_type, whole);
+                    }
+                    self.carry_out(io);
+                    let Some(next) = next else {
                         return Received {
                             consumed,
                             next: Next::Pause,
@@ -257,7 +264,9 @@ impl<R: Rim> ClientLoop<R> {
                     Ok(next)
                 }
                 Some(key) if goes_on => {
-                    Ok(self.go_on_with_parts(io, key, frame.packet_type, whole))
+                    let next = self.go_on_with_parts(io, key, frame.packet_type, whole);
+                    self.carry_out(io);
+                    Ok(next)
                 }
                 Some(key) => {
                     self.base.share.charge(crate::share::cost_to_client(&frame));
@@ -275,7 +284,9 @@ impl<R: Rim> ClientLoop<R> {
                             };
                         }
                     }
-                    self.handle_frame(io, key, whole)
+                    let result = self.handle_frame(io, key, whole);
+                    self.carry_out(io);
+                    result
                 }
             };
             let has_filters = matches!(
@@ -404,7 +415,7 @@ impl<R: Rim> ClientLoop<R> {
                 "a client broke the protocol and is disconnected"
             );
         }
-        self.kick(io, key, violated.reason);
+        self.end_connection(io, key, violated.reason);
     }
 }
 

@@ -4,12 +4,13 @@
 //! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
 //! time. Other loops reach a session only by [`LoopMessage`].
 //!
-//! `events.rs`: what the store tells. `answers.rs`: what goes on with its answers. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`:
+//! `effects.rs`: what parts want done. `events.rs`: what the store tells. `answers.rs`: what goes on with its answers. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`:
 //! what else happens to a loop. What all parts stand on is in `turn` and `clients`. The rest of a loop's methods stand with
 //! their subjects: `connect`, `publish`, `subscribe`, `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`,
 //! `will`; what these remember stands beside them, in files that know nothing of the loop.
 
 mod answers;
+mod effects;
 mod events;
 mod frames;
 mod service;

@@ -92,6 +92,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         connection: ConnectionId,
         bytes: &[u8],
     ) -> Received {
+        self.base.expect_no_effects();
         let received = self.frames(io, connection, bytes);
         if let Some(key) = key_of(io, connection) {
             self.settle(key);
@@ -106,6 +107,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         out: &mut Vec<u8>,
         budget: usize,
     ) -> Transmit {
+        self.base.expect_no_effects();
         let now = self.base.expiry_now(io);
         let Some(key) = key_of(io, connection) else {
             return Transmit::Idle;
@@ -153,11 +155,13 @@ impl<R: Rim> Service for ClientLoop<R> {
         self.settle(key);
         self.relax_hold(io, key);
         self.clients.show_room(key);
+        self.carry_out(io);
         match result {
             mqtt_session::Transmit::Idle => Transmit::Idle,
             mqtt_session::Transmit::More => Transmit::More,
             mqtt_session::Transmit::Close => {
                 self.detach(io, key);
+                self.carry_out(io);
                 Transmit::Close
             }
         }
@@ -169,11 +173,12 @@ impl<R: Rim> Service for ClientLoop<R> {
         connection: ConnectionId,
         cause: Closed,
     ) {
+        self.base.expect_no_effects();
         if let Some(key) = key_of(io, connection) {
             if let Some(client) = self.clients.get(key) {
                 self.base.log_lost(io, client, &cause);
             }
-            self.take_kept(io, key, true);
+            self.handle_kept(io, key, true);
             self.detach(io, key);
         } else {
             let source = self.base.source_of(io, connection);
@@ -181,6 +186,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 .log_failed_handshake(io, connection, source, &cause);
             self.logins.remove(&connection);
         }
+        self.carry_out(io);
     }
 
     fn accompanied(
@@ -195,6 +201,7 @@ impl<R: Rim> Service for ClientLoop<R> {
     }
 
     fn timer(&mut self, io: &mut impl Connections<LoopMessage>, timer: u64) {
+        self.base.expect_no_effects();
         match Timer::from_bits(timer) {
             Some(Timer::Session(key)) => self.session_deadline(io, key),
             Some(Timer::Connect(connection)) if io.tag(connection) == Some(0) => {
@@ -210,7 +217,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             }
             Some(Timer::Resume(connection)) => io.resume(connection),
             Some(Timer::Hold(key)) => self.end_hold(io, key),
-            Some(Timer::Throttled(key)) => self.end_throttle(io, key),
+            Some(Timer::Throttled(key)) => self.end_throttle(key),
             Some(Timer::Pressure) => {
                 if self.base.node.pressure() == Pressure::None {
                     for connection in std::mem::take(&mut self.unread.for_memory) {
@@ -248,9 +255,11 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Leaders) => new_leaders::go_on(self, io),
             Some(Timer::Connect(_)) | None => {}
         }
+        self.carry_out(io);
     }
 
     fn mail(&mut self, io: &mut impl Connections<LoopMessage>, mail: LoopMessage) {
+        self.base.expect_no_effects();
         match mail {
             LoopMessage::Loop(FromLoop(mail)) => self.loop_mail(io, mail),
             LoopMessage::Verdict(connection, verdict) => {
@@ -316,6 +325,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 drop(done);
             }
         }
+        self.carry_out(io);
     }
 }
 
@@ -338,8 +348,8 @@ impl<R: Rim> ClientLoop<R> {
             PeerEvent::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
             PeerEvent::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),
             PeerEvent::HoldFor(node, publisher) => self.held_for(io, node, publisher),
-            PeerEvent::ReleaseFor(node, publisher) => self.released_for(io, node, publisher),
-            PeerEvent::HoldsLost(node) => self.holds_lost(io, node),
+            PeerEvent::ReleaseFor(node, publisher) => self.released_for(node, publisher),
+            PeerEvent::HoldsLost(node) => self.holds_lost(node),
         }
     }
 
@@ -382,7 +392,7 @@ impl<R: Rim> ClientLoop<R> {
             }
             BetweenLoops::LookedUp(user, verdict) => self.recheck(io, Some((user, verdict))),
             BetweenLoops::Offer(offer) => self.pass_on(io, *offer),
-            BetweenLoops::Release(publisher) => self.released(io, publisher.key()),
+            BetweenLoops::Release(publisher) => self.released(publisher.key()),
             // Comes with its connection only.
             BetweenLoops::Entering(_) => {}
             BetweenLoops::FlushPeers => self.flush_peers(io),

@@ -6,9 +6,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mqtt_proto::ReasonCode;
-use net_api::Key;
 
-use crate::clients::LoopIo;
+use crate::clients::{Client, LoopIo};
 use crate::dispatch::ClientLoop;
 use crate::rim::Rim;
 use crate::turn::Drained;
@@ -43,7 +42,7 @@ impl<R: Rim> ClientLoop<R> {
             .clients
             .online()
             .into_iter()
-            .partition(|key| self.is_busy(*key));
+            .partition(|key| self.clients.get(*key).is_some_and(Client::is_busy));
         let busy = if is_late { busy } else { Vec::new() };
         let take = |permits: usize| permits.checked_sub(1);
         for key in free.into_iter().chain(busy) {
@@ -51,14 +50,7 @@ impl<R: Rim> ClientLoop<R> {
             if taken.is_err() {
                 break;
             }
-            self.kick(io, key, ReasonCode::UseAnotherServer);
+            self.base.end(key, ReasonCode::UseAnotherServer);
         }
-    }
-
-    /// Whether messages would be lost with a client's connection, or it would send some again.
-    fn is_busy(&self, key: Key) -> bool {
-        self.clients
-            .get(key)
-            .is_some_and(|client| client.session.expires_at_close() && !client.session.is_quiet())
     }
 }

@@ -107,7 +107,8 @@ pub(crate) fn end<R: Rim>(clients: &mut ClientLoop<R>, io: &mut impl LoopIo, end
     }
     let peer = client.connection.and_then(|id| io.peer(id));
     let address = peer.map(|peer| peer.to_string());
-    clients.kick(io, key, ReasonCode::AdministrativeAction);
+    clients.base.end(key, ReasonCode::AdministrativeAction);
+    clients.carry_out(io);
     (end.answer)(Ended {
         disconnected: true,
         session_ended: end.ends_session,

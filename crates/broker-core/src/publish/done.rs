@@ -12,6 +12,7 @@ use crate::drops::Reason;
 use crate::pending::{Answer, Awaiting, Pending, Publication, Storing};
 use crate::publish::on_behalf::{self, Kept};
 use crate::rim::Rim;
+use crate::turn::Effect;
 
 impl<R: Rim> ClientLoop<R> {
     /// A shard has answered for a publication.
@@ -95,19 +96,19 @@ impl<R: Rim> ClientLoop<R> {
                     return;
                 };
                 if storing == Storing::Stale {
-                    self.kick(io, key, ReasonCode::SessionTakenOver);
+                    self.base.end(key, ReasonCode::SessionTakenOver);
                     return;
                 }
                 if failed && !client.session.version().is_v5() {
                     // Before 5.0 an acknowledgement cannot say no: none is sent, and the client sends
                     // the message again on its next connection.
-                    self.kick(io, key, reason);
+                    self.base.end(key, reason);
                     return;
                 }
                 if storing == Storing::Unknown && once.is_some() {
                     // A PUBREC that refuses has its identifier forgotten. If it is lost, the client sends the
                     // message again, and a shard that keeps it would take it for another one.
-                    self.kick(io, key, ReasonCode::ServerBusy);
+                    self.base.end(key, ReasonCode::ServerBusy);
                     return;
                 }
                 client
@@ -129,7 +130,7 @@ impl<R: Rim> ClientLoop<R> {
             }
             Awaiting::Will { client, epoch } => {
                 if failed {
-                    self.will_is_unpublished(io, client, epoch);
+                    self.base.add(Effect::WillUnpublished { client, epoch });
                     return;
                 }
                 if not_retained {
@@ -140,7 +141,7 @@ impl<R: Rim> ClientLoop<R> {
                         Reason::RetainedLimit,
                     );
                 }
-                self.will_is_published(&client, epoch);
+                self.base.add(Effect::WillPublished { client, epoch });
             }
         }
     }

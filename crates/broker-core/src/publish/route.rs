@@ -34,6 +34,7 @@ use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
 use crate::session::catching_up::{Came, Direct, ask_whether_read};
+use crate::session::linger::Led;
 use crate::share::units;
 use crate::shared::groups::{Group, Member, Who};
 use crate::sys;
@@ -502,28 +503,36 @@ impl<R: Rim> ClientLoop<R> {
             {
                 let key = target.session.key();
                 let shards = self.matching_shards(set, message);
-                if let Some((key, delivery)) = self.led_to(
+                let led = self.led_to(
                     io,
                     key,
                     delivery(message, target),
                     Some((shards, &set.known)),
-                ) {
-                    let came = if has_others {
-                        Came::WithOthers
-                    } else {
-                        Came::Alone
-                    };
-                    self.deliver_to_client(io, key, delivery, came);
-                }
+                );
+                let came = if has_others {
+                    Came::WithOthers
+                } else {
+                    Came::Alone
+                };
+                self.deliver_led(io, led, came);
             }
+        }
+    }
+
+    /// Gives a delivery to whom routes have led to.
+    fn deliver_led(&mut self, io: &mut impl LoopIo, led: Led, came: Came) {
+        match led {
+            Led::To(key, delivery) => self.deliver_to_client(io, key, delivery, came),
+            // It was chosen while it was connected.
+            Led::Group(delivery) => self.redispatch(io, vec![delivery], None),
+            Led::Kept => {}
         }
     }
 
     /// Gives a delivery to a session of this loop.
     pub(crate) fn deliver_to(&mut self, io: &mut impl LoopIo, key: Key, delivery: Delivery) {
-        if let Some((key, delivery)) = self.led_to(io, key, delivery, None) {
-            self.deliver_to_client(io, key, delivery, Came::Alone);
-        }
+        let led = self.led_to(io, key, delivery, None);
+        self.deliver_led(io, led, Came::Alone);
     }
 
     /// Gives a delivery to a client of this loop.

@@ -171,7 +171,7 @@ impl<R: Rim> ClientLoop<R> {
     /// A page of retained messages is queued, or cannot be: then the client finds it on its next connection.
     pub(crate) fn replay_answered(&mut self, io: &mut impl LoopIo, key: Key, answer: &Answer) {
         if let Answer::Failed(_) = answer {
-            self.kick(io, key, ReasonCode::QuotaExceeded);
+            self.base.end(key, ReasonCode::QuotaExceeded);
         } else {
             self.replay_goes_on(io, key);
         }

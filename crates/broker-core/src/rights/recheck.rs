@@ -92,5 +92,5 @@ fn end_connection<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo, key: K
             "a user was removed and its client is disconnected"
         );
     }
-    this.kick(io, key, ReasonCode::NotAuthorized);
+    this.base.end(key, ReasonCode::NotAuthorized);
 }

@@ -26,6 +26,7 @@ use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
+use crate::turn::Effect;
 
 /// Subscriptions that are judged in one turn; a client counts as one, and so does a queued message.
 const PER_TURN: usize = 256;
@@ -118,7 +119,7 @@ impl<R: Rim> ClientLoop<R> {
                     "a user was removed and its client is disconnected"
                 );
             }
-            self.kick(io, key, ReasonCode::NotAuthorized);
+            self.base.end(key, ReasonCode::NotAuthorized);
             return 0;
         }
         let queued = self.judge_queued(io, key);
@@ -166,7 +167,11 @@ impl<R: Rim> ClientLoop<R> {
         });
         let is_stored = client.stored.as_ref().is_some_and(|s| s.inbox.is_some());
         for delivery in dropped {
-            self.deny_delivery(io, key, delivery, is_stored);
+            self.base.add(Effect::DenyDelivery {
+                key,
+                delivery: Box::new(delivery),
+                is_stored,
+            });
         }
         queued
     }
@@ -241,7 +246,7 @@ impl<R: Rim> ClientLoop<R> {
         let stored = client.stored.as_ref();
         let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
         let Some((epoch, inbox)) = stored else {
-            self.remove_subscriptions(io, key, &filters, None);
+            self.remove_subscriptions(key, &filters, None);
             return self.clients.show_room(key);
         };
         let op = InboxOp::Unsubscribe {
@@ -268,7 +273,7 @@ impl<R: Rim> ClientLoop<R> {
         self.replay_goes_on(io, key);
         if let Answer::Inbox(InboxReply::Unsubscribed(existed)) = answer {
             self.has_changed(key);
-            self.remove_subscriptions(io, key, filters, Some(&existed));
+            self.remove_subscriptions(key, filters, Some(&existed));
             self.clients.show_room(key);
         }
     }

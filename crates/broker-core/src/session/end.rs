@@ -18,13 +18,9 @@ const HELD_BACK_RETRY_MS: u64 = 1_000;
 const LAST_BUDGET: usize = 64 * 1024;
 
 impl<R: Rim> ClientLoop<R> {
-    /// Disconnects a client: a DISCONNECT with the reason (5.0), then the close.
+    /// Disconnects a client that has a session: a DISCONNECT with the reason (5.0), then the close.
     pub(crate) fn kick(&mut self, io: &mut impl LoopIo, key: Key, reason: ReasonCode) {
-        if self.abandon(io, key) {
-            return;
-        }
         let now = self.base.expiry_now(io);
-        self.take_kept(io, key, true);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
@@ -174,40 +170,6 @@ impl<R: Rim> ClientLoop<R> {
         self.redispatch(io, redispatch, Some(session_key));
     }
 
-    /// Takes a client out of the loop; its identifier is free.
-    pub(crate) fn forget_client(&mut self, io: &mut impl LoopIo, key: Key) {
-        if self.clients.get(key).is_some_and(|client| client.counted) {
-            self.unregister(io, key);
-        }
-        self.leave_lingering(io, key);
-        let session_key = self.base.session_key(key);
-        let expires_at = self
-            .clients
-            .get(key)
-            .and_then(|client| client.login.as_ref()?.expires_at());
-        self.expiries.replace(key, expires_at, None);
-        self.unjudged.forget(key);
-        if let Some(client) = self.clients.remove(key) {
-            if client.counted {
-                self.base.stats.sessions.sub(1);
-            }
-            let filters = client.session.filters().0;
-            self.base.stats.subscription_bytes.sub(filters);
-            let goes_on = client.session.is_durable();
-            let now = Timestamp(io.now_ms());
-            self.base.node.quotas.handle_gone(
-                client.confirmed_user(),
-                &client.session,
-                goes_on,
-                now,
-            );
-            self.base
-                .node
-                .registry
-                .release(client.session.client_id(), session_key);
-        }
-    }
-
     /// A session's deadline may have come.
     pub(crate) fn session_deadline(&mut self, io: &mut impl LoopIo, key: Key) {
         let now = Timestamp(io.now_ms());
@@ -245,28 +207,12 @@ impl<R: Rim> ClientLoop<R> {
                         );
                     }
                     // [MQTT-3.1.2-22] [MQTT3-3.1.2-24]
-                    self.kick(io, key, ReasonCode::KeepAliveTimeout);
+                    self.base.end(key, ReasonCode::KeepAliveTimeout);
                 }
                 // Those of sessions without a connection, which only the store has.
                 Deadline::WillDue(_) | Deadline::Expired { .. } => {}
             }
         }
         self.clients.arm_deadline(io, key);
-    }
-
-    /// At shutdown everybody is told, and disconnected.
-    pub(crate) fn disconnect_all(&mut self, io: &mut impl LoopIo) {
-        let elsewhere = self.base.drained.is_some()
-            || self.base.settings.limits.policy.server_reference.is_some();
-        let reason = if elsewhere {
-            ReasonCode::UseAnotherServer
-        } else {
-            ReasonCode::ServerShuttingDown
-        };
-        for key in self.clients.online() {
-            self.kick(io, key, reason);
-        }
-        self.detach_all_lingering();
-        io.close_untagged();
     }
 }

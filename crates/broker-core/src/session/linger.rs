@@ -37,6 +37,7 @@ use crate::rim::Rim;
 use crate::session::catching_up::Came;
 use crate::session::lingering::{Kept, Late, Lingering};
 use crate::share::{FILTER, units};
+use crate::turn::Effect;
 use store_state::api::{ShardRef, ShardRefs};
 
 /// Subscriptions from which on a session is one with many.
@@ -63,6 +64,16 @@ const LATE_SHORT: usize = 1_024 * LATE_LEAST;
 
 /// Bytes of such messages of all sessions of a loop that are on their way to inboxes. Beyond that they are dropped.
 const LATE_UNDER_WAY: usize = 8 << 20;
+
+/// Whom a message is for that routes of a session lead to.
+pub(crate) enum Led {
+    /// The client that has the routes now.
+    To(Key, Delivery),
+    /// The shared group that has chosen the session while it was connected: another member is to get it.
+    Group(Delivery),
+    /// Nobody is connected, and the inbox gets it.
+    Kept,
+}
 
 impl<R: Rim> ClientLoop<R> {
     /// For how long a session lingers with so many subscriptions, in ms; `None`: it does not.
@@ -112,7 +123,7 @@ impl<R: Rim> ClientLoop<R> {
         self.expiries.replace(key, expires_at, None);
         if let Some(holder) = holder {
             self.hand_back(key, holder);
-            self.forget_client(io, key);
+            self.base.add(Effect::Forget(key));
         }
         self.count_lingering(1);
         let holder = holder.unwrap_or(key);
@@ -455,11 +466,10 @@ impl<R: Rim> ClientLoop<R> {
             let session_key = self.base.session_key(holder);
             self.take_out_routes(io, session_key, subscriptions.subscriptions());
         }
-        self.forget_client(io, holder);
+        self.base.add(Effect::Forget(holder));
     }
 
-    /// A message for the routes of an entry: the client that has taken them over, if it is connected. `None`:
-    /// nobody is, and the message goes to the inbox. `shards`: those that were asked to keep the message, if it
+    /// Whom a message for the routes of an entry is for. `shards`: those that were asked to keep the message, if it
     /// was published here and matched; `None`: as if all were.
     pub(crate) fn led_to(
         &mut self,
@@ -467,21 +477,19 @@ impl<R: Rim> ClientLoop<R> {
         key: Key,
         delivery: Delivery,
         shards: Option<(&[ShardRef], &ShardRefs)>,
-    ) -> Option<(Key, Delivery)> {
+    ) -> Led {
         let Some(lingering) = self.lingering(key) else {
-            return Some((key, delivery));
+            return Led::To(key, delivery);
         };
         if delivery.group.is_some() {
-            // It was chosen by a shared group while it was connected.
-            self.redispatch(io, vec![delivery], None);
-            return None;
+            return Led::Group(delivery);
         }
         let successor = lingering.successor;
         if let Some(successor) = successor.filter(|_| lingering.subscriptions.is_none()) {
-            return Some((successor, delivery));
+            return Led::To(successor, delivery);
         }
         self.store_late(io, key, delivery, shards);
-        None
+        Led::Kept
     }
 
     fn store_late(

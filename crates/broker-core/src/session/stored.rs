@@ -23,6 +23,7 @@ use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
 use crate::session::catching_up::{Came, ask_whether_read};
 use crate::shared::offer;
+use crate::turn::Effect;
 
 /// How long a client that has sent DISCONNECT waits for the record of it, in ms.
 const LEAVING_MS: u64 = 5_000;
@@ -100,24 +101,6 @@ impl<R: Rim> ClientLoop<R> {
         self.clients.show_room(key);
     }
 
-    /// The other nodes have taken this one for dead, and with it the connections that the store knows of.
-    pub(crate) fn fence(&mut self, io: &mut impl LoopIo) {
-        if self.base.index == 0 {
-            self.base.node.rim.tell_incarnation();
-        }
-        self.end_all_lingering(io);
-        for key in self.clients.online() {
-            self.refuse_claimed(io, key);
-            if self
-                .clients
-                .get(key)
-                .is_some_and(|client| client.stored.is_some())
-            {
-                self.kick(io, key, ReasonCode::ServerBusy);
-            }
-        }
-    }
-
     /// Gives a session a message of its inbox, if the client may receive it.
     fn hand_over(
         &mut self,
@@ -134,7 +117,11 @@ impl<R: Rim> ClientLoop<R> {
         let qos = item.qos;
         let delivery = delivery_of(item, group);
         if !allowed {
-            self.deny_delivery(io, key, delivery, true);
+            self.base.add(Effect::DenyDelivery {
+                key,
+                delivery: Box::new(delivery),
+                is_stored: true,
+            });
             if let Some(client) = self.clients.get_mut(key) {
                 client.session.skip_stored(qos, sequence, state);
             }
@@ -394,7 +381,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         if matches!(answer, Answer::Failed(_)) {
             // The client sends the packet again on its next connection.
-            self.kick(io, key, ReasonCode::QuotaExceeded);
+            self.base.end(key, ReasonCode::QuotaExceeded);
             return;
         }
         complete(&mut client.session);

@@ -29,6 +29,7 @@ use crate::shared::groups::Gauge;
 use crate::subscribe::parts::{AnswerTo, Parts};
 use crate::subscribe::room::Room;
 use crate::subscribe::{parts, told};
+use crate::turn::Effect;
 
 /// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
 pub(super) type Part = Vec<Result<StoredSubscription, ReasonCode>>;
@@ -224,7 +225,7 @@ impl<R: Rim> ClientLoop<R> {
                 if self.awaits_answer(key, |version| version == ProtocolVersion::V3_1) =>
             {
                 // 3.1 has no code for a refusal.
-                self.kick(io, key, ReasonCode::ImplementationSpecificError);
+                self.base.end(key, ReasonCode::ImplementationSpecificError);
                 return;
             }
             Answer::Failed(failure) => {
@@ -544,7 +545,7 @@ impl<R: Rim> ClientLoop<R> {
             parts.bytes_left = filters.bytes_left();
             match store_removal(self, key, part) {
                 Ok(()) => return Next::Pause,
-                Err(part) => self.remove_part(io, key, &part, None),
+                Err(part) => self.remove_part(key, &part, None),
             }
             if !self.has_parts_left(key) {
                 self.all_unsubscribed(io, key);
@@ -564,11 +565,11 @@ impl<R: Rim> ClientLoop<R> {
         match answer {
             Answer::Inbox(InboxReply::Unsubscribed(existed)) => {
                 self.has_changed(key);
-                self.remove_part(io, key, part, Some(&existed));
+                self.remove_part(key, part, Some(&existed));
             }
             Answer::Failed(_) if self.awaits_answer(key, |version| !version.is_v5()) => {
                 // Before 5.0 an answer cannot say no: none is sent.
-                self.kick(io, key, ReasonCode::ImplementationSpecificError);
+                self.base.end(key, ReasonCode::ImplementationSpecificError);
                 return;
             }
             Answer::Failed(_) => {
@@ -605,14 +606,8 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
-    pub(super) fn remove_part(
-        &mut self,
-        io: &mut impl LoopIo,
-        key: Key,
-        part: &[Box<str>],
-        stored: Option<&[bool]>,
-    ) {
-        let mut reasons = self.remove_subscriptions(io, key, part, stored);
+    pub(super) fn remove_part(&mut self, key: Key, part: &[Box<str>], stored: Option<&[bool]>) {
+        let mut reasons = self.remove_subscriptions(key, part, stored);
         if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
             parts.reasons.append(&mut reasons);
         }
@@ -622,7 +617,6 @@ impl<R: Rim> ClientLoop<R> {
     /// one. Returns for each filter what UNSUBACK says of it.
     pub(crate) fn remove_subscriptions(
         &mut self,
-        io: &mut impl LoopIo,
         key: Key,
         part: &[Box<str>],
         stored: Option<&[bool]>,
@@ -677,7 +671,8 @@ impl<R: Rim> ClientLoop<R> {
                 .clients
                 .get_mut(key)
                 .map_or_else(Vec::new, |client| client.session.take_group(group));
-            self.redispatch(io, deliveries, Some(session_key));
+            let except = Some(session_key);
+            self.base.add(Effect::Redispatch { deliveries, except });
         }
         reasons
     }

@@ -61,7 +61,7 @@ pub(crate) fn change<R: Rim>(
         Change::Subscribe(subscription) => subscribe(clients, io, key, &subscription),
         Change::Unsubscribe(filter) => {
             if let Err(part) = store_removal(clients, key, vec![filter]) {
-                clients.remove_part(io, key, &part, None);
+                clients.remove_part(key, &part, None);
                 clients.all_unsubscribed(io, key);
             }
         }

@@ -3,12 +3,14 @@
 //!
 //! Invariant: nothing here calls a part; what happens to a client when it is answered is the dispatch's to say.
 //!
-//! `drained.rs`: where clients of a node that is drained go. `log.rs`: what the log and those who watch are told of clients. `sources.rs`: where connections come from.
+//! `effect.rs`: what parts want done above them. `drained.rs`: where clients of a node that is drained go. `log.rs`: what the log and those who watch are told of clients. `sources.rs`: where connections come from.
 
 mod drained;
+mod effect;
 mod log;
 mod sources;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use authorization::Action;
@@ -31,6 +33,7 @@ use crate::share::Share;
 use crate::stats::BrokerStats;
 
 pub(crate) use drained::Drained;
+pub(crate) use effect::Effect;
 pub(crate) use log::version_name;
 pub(crate) use sources::judged;
 
@@ -53,6 +56,8 @@ pub(crate) struct Base<R: Rim> {
     pub(crate) closing: bool,
     /// Clients are sent to other nodes.
     pub(crate) drained: Option<Drained>,
+    /// What is to be done when what is being handled has been handled; empty between calls.
+    effects: VecDeque<Effect>,
 }
 
 impl<R: Rim> Base<R> {
@@ -73,6 +78,7 @@ impl<R: Rim> Base<R> {
             share: Share::default(),
             closing: false,
             drained: None,
+            effects: VecDeque::new(),
             node,
         }
     }
@@ -81,6 +87,36 @@ impl<R: Rim> Base<R> {
     pub(crate) fn charge(&mut self, io: &mut impl LoopIo, units: u32) {
         self.share.charge(units);
         io.charge(units);
+    }
+
+    /// Has something done that lies above the part that asks for it.
+    pub(crate) fn add(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// Has a client disconnected.
+    pub(crate) fn end(&mut self, key: Key, reason: ReasonCode) {
+        self.add(Effect::End(key, reason));
+    }
+
+    /// Whether there is anything to be done.
+    pub(crate) fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
+    /// Panics in debug builds if something was added and not carried out.
+    #[inline]
+    pub(crate) fn expect_no_effects(&self) {
+        debug_assert!(
+            self.effects.is_empty(),
+            "what parts want done is carried out before the loop handles anything else"
+        );
+    }
+
+    /// What is to be done next.
+    #[inline]
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
     }
 
     pub(crate) fn session_key(&self, key: Key) -> SessionKey {

@@ -25,12 +25,12 @@ type Edges = &'static [(&'static str, &'static [&'static str])];
 const ALLOWED: &[(&str, Edges)] = &[("broker-core", BROKER_CORE)];
 
 const BROKER_CORE: Edges = &[
-    ("backpressure", &["dispatch", "key", "node"]),
+    ("backpressure", &["key", "node"]),
     ("clients", &["drops"]),
     (
         "connect",
         &[
-            "classes", "key", "publish", "retained", "rights", "routes", "session",
+            "classes", "publish", "retained", "rights", "routes", "session",
         ],
     ),
     (
@@ -52,8 +52,8 @@ const BROKER_CORE: Edges = &[
             "will",
         ],
     ),
-    ("drain", &["session", "turn"]),
-    ("inspect", &["rights", "session"]),
+    ("drain", &["turn"]),
+    ("inspect", &["dispatch", "rights"]),
     (
         "node",
         &["backpressure", "connect", "drops", "peers", "routes"],
@@ -68,11 +68,10 @@ const BROKER_CORE: Edges = &[
             "rights",
             "session",
             "shared",
-            "will",
         ],
     ),
-    ("retained", &["clients", "rights", "session"]),
-    ("rights", &["retained", "session", "shared", "subscribe"]),
+    ("retained", &["clients", "rights"]),
+    ("rights", &["retained", "subscribe"]),
     ("routes", &["key", "route_table", "shared"]),
     (
         "session",

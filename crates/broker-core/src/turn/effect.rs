@@ -1,0 +1,41 @@
+//! What a part wants done that lies above it.
+//!
+//! Calls between parts go down. What would go up is one of these: the part adds it to the turn, and the dispatch carries it
+//! out after the frame, letter, timer or event of the store that led to it, in the order in which they were added. So a
+//! part that adds one goes on before anything of it has happened.
+
+use mqtt_proto::ReasonCode;
+use mqtt_session::Delivery;
+use net_api::Key;
+use peer_protocol::{Asker, Older};
+
+use crate::key::SessionKey;
+
+/// What is to be done when what is being handled has been handled.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A client is disconnected: a DISCONNECT with the reason (5.0), then the close.
+    End(Key, ReasonCode),
+    /// An entry leaves the table; its identifier is free.
+    Forget(Key),
+    /// PUBLISH packets that were kept while a publisher was held back are handled, and its connection is read.
+    HeldFrames(Key),
+    /// Messages of shared groups that one member did not acknowledge go to others.
+    Redispatch {
+        deliveries: Vec<Delivery>,
+        /// The member that is not to get them.
+        except: Option<SessionKey>,
+    },
+    /// A client may not receive a message that was chosen for it. `is_stored`: its inbox has it.
+    DenyDelivery {
+        key: Key,
+        delivery: Box<Delivery>,
+        is_stored: bool,
+    },
+    /// The connections here of a client that has a later one on another node are looked for anew.
+    CloseOlder(Box<(Asker, Older)>),
+    /// All who must have a will have it.
+    WillPublished { client: Box<str>, epoch: u64 },
+    /// A will could not be published.
+    WillUnpublished { client: Box<str>, epoch: u64 },
+}
