@@ -18,7 +18,7 @@
 //! WebSocket, the real membership (`cluster`).
 
 mod clients;
-#[path = "../../crates/broker-core/tests/scripts/connections.rs"]
+#[path = "../../crates/broker-core/src/tests/connections.rs"]
 mod connections;
 mod faults;
 mod history;

@@ -247,15 +247,15 @@ impl Life {
     fn let_loops_act(&mut self) {
         for _ in 0..ROUNDS {
             let mut is_busy = false;
-            let mut mail = self.broker.rim.take_mail();
+            let mut messages = self.broker.rim.take_messages();
             for (_, memory) in &mut self.loops {
                 memory.turn += 1;
-                memory.append_mail(&mut mail);
+                memory.append_messages(&mut messages);
             }
-            for (to, mail) in mail {
+            for (to, message) in messages {
                 is_busy = true;
                 let (clients, memory) = &mut self.loops[to];
-                clients.mail(memory, mail);
+                clients.mail(memory, message);
             }
             for (clients, memory) in &mut self.loops {
                 while let Some(due) = memory.timers.first_entry()
@@ -303,14 +303,14 @@ impl Life {
                 Next::HandOver(to) => {
                     is_busy = true;
                     let mut connection = memory.connections.remove(id).expect("it is there");
-                    let mail = memory.accompanying.take();
+                    let messages = memory.accompanying.take();
                     connection.tag = 0;
                     let (clients, memory) = &mut self.loops[to];
                     let id = memory.connections.insert(connection);
                     let peer = memory.peer(id).expect("it is there");
                     clients.arrived(memory, id, peer, Arrival::HandedOver);
-                    if let Some(mail) = mail {
-                        clients.accompanied(memory, id, mail);
+                    if let Some(messages) = messages {
+                        clients.accompanied(memory, id, messages);
                     }
                 }
             }

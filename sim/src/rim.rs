@@ -155,7 +155,7 @@ pub(crate) struct SimulatedProcess {
     clock: Clock,
     store: OnceLock<Store>,
     /// From threads that are no loops.
-    mail: Mutex<Vec<(usize, LoopMessage)>>,
+    messages: Mutex<Vec<(usize, LoopMessage)>>,
     /// Calls of the clock in µs: each is later than the one before, as it is on a machine.
     ticks: Mutex<(u64, u64)>,
 }
@@ -165,7 +165,7 @@ impl SimulatedProcess {
         Self {
             clock,
             store: OnceLock::new(),
-            mail: Mutex::default(),
+            messages: Mutex::default(),
             ticks: Mutex::default(),
         }
     }
@@ -174,8 +174,8 @@ impl SimulatedProcess {
         assert!(self.store.set(store).is_ok(), "a node has one store");
     }
 
-    pub(crate) fn take_mail(&self) -> Vec<(usize, LoopMessage)> {
-        std::mem::take(&mut self.mail.lock())
+    pub(crate) fn take_messages(&self) -> Vec<(usize, LoopMessage)> {
+        std::mem::take(&mut self.messages.lock())
     }
 }
 
@@ -191,8 +191,8 @@ impl Rim for SimulatedProcess {
         true
     }
 
-    fn send(&self, loop_index: usize, mail: LoopMessage) {
-        self.mail.lock().push((loop_index, mail));
+    fn send(&self, loop_index: usize, messages: LoopMessage) {
+        self.messages.lock().push((loop_index, messages));
     }
 
     fn now_ms(&self) -> u64 {

@@ -8,6 +8,10 @@
 //! Deliberately absent: sockets, threads, files and clocks (`broker`), packets' bytes (`mqtt-proto`), the rules of a
 //! session (`mqtt-session`), where shards are (`store`).
 
+// The fakes of the scripts are the simulation's as well, and name this crate as it does.
+#[cfg(test)]
+extern crate self as broker_core;
+
 mod backpressure;
 mod bridge;
 pub mod classes;
@@ -38,6 +42,8 @@ mod shared;
 mod stats;
 mod subscribe;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod turn;
 mod will;
@@ -54,14 +60,14 @@ pub use events::{
 pub use excerpt::excerpt;
 pub use key::SessionKey;
 pub use node::{Node, NodeOptions, Pressure};
-pub use peers::{CROWDED, Links, PeerEvent, Peers, Place, TICK_MS, ThisNode};
+pub use peers::{LINK_FULL, Links, PeerEvent, Peers, Place, TICK_MS, ThisNode};
 pub use publish::STORED_NAME;
 pub use publish::direct::Direct;
 pub use publish::latency::LatencyStats;
 pub use publish::operator::{Operator, PublishForOperator, Published};
 pub use rights::access::{Authorization, DecidedBy, Verdict};
 pub use rim::Rim;
-pub use routes::{MatchCache, MatchSet, NodeTarget, Routes, Target, Unsure};
+pub use routes::{MatchCache, MatchSet, NodeTarget, Routes, RoutesUnknown, Target};
 pub use session::unreleased::Unreleased;
 pub use session_drops::SessionDrops;
 pub use settings::Settings;

@@ -15,6 +15,7 @@ use crate::clients::message::Done;
 use crate::connect::taking::{Settling, Taking};
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
+use crate::retained;
 use crate::session::lingering::Late;
 use crate::shared::handover::Handover;
 use crate::subscribe::parts::AnswerTo;
@@ -54,14 +55,8 @@ pub(crate) enum Pending {
         packet_id: PacketId,
         left: usize,
     },
-    /// Retained messages for a durable session.
-    Replay(Key),
-    /// Pages of retained messages for a session, by the number of the question.
-    Pages {
-        key: Key,
-        question: u64,
-        filters: Box<[Box<str>]>,
-    },
+    /// For the replay of retained messages.
+    Retained(retained::asked::Asked),
     /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
     /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {

@@ -143,7 +143,7 @@ struct Index {
     durable_members: HashMap<Arc<str>, (u32, Arc<Gauge>)>,
     /// Other nodes, by their slot less one.
     nodes: Vec<Option<NodeId>>,
-    unsure: Unsure,
+    unsure: RoutesUnknown,
     /// Of a node that is alone, the inbox shards that have told all that they want.
     told: HashSet<ShardNumber>,
     /// The inbox shards that are routed to: a shard that was split off is not among them before it has told all that it
@@ -153,7 +153,7 @@ struct Index {
 
 /// Nodes and shards of which it is not known what they want.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Unsure {
+pub struct RoutesUnknown {
     /// With whether there is a connection to each.
     pub nodes: Vec<(NodeId, bool)>,
     /// Inbox shards.
@@ -205,7 +205,7 @@ impl Routes {
                 left: HashSet::default(),
                 durable_members: HashMap::default(),
                 nodes: Vec::new(),
-                unsure: Unsure::default(),
+                unsure: RoutesUnknown::default(),
                 told: HashSet::default(),
                 known: ShardRefs::default(),
             }),
@@ -463,7 +463,13 @@ impl Routes {
 
     /// Takes in what another node has told, which inbox shards there are, and which nodes and shards may want any message
     /// from now on; all others want what they have told.
-    pub fn import(&self, node: NodeId, changes: &[Change], unsure: Unsure, known: &ShardRefs) {
+    pub fn import(
+        &self,
+        node: NodeId,
+        changes: &[Change],
+        unsure: RoutesUnknown,
+        known: &ShardRefs,
+    ) {
         let index = self.read();
         let is_news = index.unsure != unsure || index.known != *known;
         drop(index);
@@ -560,7 +566,7 @@ impl Routes {
     /// How many nodes and shards may want any message.
     pub fn unsure(&self) -> (usize, usize) {
         let index = self.read();
-        let Unsure {
+        let RoutesUnknown {
             nodes,
             shards,
             cut_off,

@@ -83,6 +83,25 @@ impl Hold {
     }
 }
 
+/// So many messages that it has acknowledged earn a subscriber that has not shown that it drains the longest hold;
+/// fewer, their part of it.
+const EARNED: u64 = 1_250;
+
+/// Messages that a subscriber has acknowledged, since it last held publishers back in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Earned(u32);
+
+impl Earned {
+    pub(super) fn add_one(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// The part of a time that it has earned.
+    pub(super) fn part_of(self, ms: u64) -> u64 {
+        ms * u64::from(self.0) / EARNED
+    }
+}
+
 /// What to do with a packet that has come.
 pub(crate) enum Wait {
     /// Handle it.

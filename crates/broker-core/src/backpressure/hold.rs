@@ -22,6 +22,8 @@
 //! whose messages have other receivers too waits for a subscriber that has not yet drained only as long as that one
 //! has earned by acknowledging messages: one that never read holds nobody else up.
 //!
+//! In which state of a session what leads to which: the tables of `tests.rs`, each row of which is a test.
+//!
 //! Invariant: each hold is released exactly once, by draining, by time, by the subscriber's end, or by that of the
 //! connection between their nodes.
 
@@ -32,23 +34,19 @@ use net_api::Key;
 use peer_protocol::{Foreign, place_of};
 use route_exchange::NodeId;
 
-use crate::backpressure::held::Holder;
+use crate::backpressure::held::{Earned, Holder};
+use crate::backpressure::remote_pauses::RemotePauses;
 use crate::backpressure::throttle::{Bounds, Receivers, Step, Throttle};
 use crate::clients::{BetweenLoops, LoopIo, Timer};
-use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
 use crate::rim::Rim;
-use crate::turn::Effect;
+use crate::turn::{Effect, Turn};
 use mqtt_session::Timestamp;
 
 /// So often a subscriber that did not drain in time has to drain before it counts as one that does.
 const PROBATION: i8 = 8;
-
-/// So many messages that it has acknowledged earn a subscriber that has not shown that it drains the longest hold;
-/// fewer, their part of it.
-const EARNED: u64 = 1_250;
 
 /// For so many times as long as it was held, a publisher that has waited in vain does not wait for subscribers that have
 /// not shown that they drain.
@@ -60,24 +58,31 @@ const SAY_MS: u64 = 60_000;
 /// Publishers that one subscriber holds back at most; further ones are not.
 const PUBLISHERS: usize = 1024;
 
-impl<R: Rim> ClientLoop<R> {
+/// Who holds whom back, among the sessions of a loop. What a session has to do with it is in its [`Hold`].
+#[derive(Debug, Default)]
+pub(crate) struct Backpressure {
+    /// Publishers that subscribers of other nodes hold back.
+    remote: RemotePauses,
+}
+
+impl Backpressure {
     /// A message of QoS 1 or 2 is about to be queued: when the queue of a connected session is three
     /// quarters full, the publisher is held back. True: it is, and the message is to be kept.
     ///
     /// `has_others`: other sessions get the message too. They wait as well, as long as the session has earned.
-    pub(crate) fn hold_back(
+    pub(crate) fn handle_queueing<R: Rim, Io: LoopIo>(
         &mut self,
-        io: &mut impl LoopIo,
+        turn: &mut Turn<'_, R, Io>,
         key: Key,
         publisher: u64,
         has_others: bool,
     ) -> bool {
-        let mut hold_ms = self.base.settings.hold_publisher_ms;
-        let Some(client) = self.clients.get_mut(key) else {
+        let mut hold_ms = turn.base.settings.hold_publisher_ms;
+        let Some(client) = turn.clients.get_mut(key) else {
             return false;
         };
         let session = &client.session;
-        let policy = self.base.settings.policy_of(class_of(session));
+        let policy = turn.base.settings.policy_of(class_of(session));
         let full = session.queue_len() as u64 * 4 >= u64::from(policy.queue_messages) * 3
             || session.queue_bytes().saturating_mul(4) >= policy.queue_bytes.saturating_mul(3);
         if !full || hold_ms == 0 || !session.is_online() {
@@ -87,7 +92,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(publisher) = Publisher::from_bits(publisher) else {
             return false;
         };
-        if publisher == Publisher::Here(SessionKey::new(self.base.index, key)) {
+        if publisher == Publisher::Here(SessionKey::new(turn.base.index, key)) {
             // Who floods itself reads its own messages only if its connection is read.
             return false;
         }
@@ -98,36 +103,36 @@ impl<R: Rim> ClientLoop<R> {
         if hold.spent || hold.of.len() >= PUBLISHERS {
             return false;
         }
-        let now = io.now_ms();
+        let now = turn.io.now_ms();
         if hold.drained <= 0 {
-            let earned_ms = self.base.settings.hold_unearned_ms
-                + hold_ms * u64::from(client.acknowledged) / EARNED;
+            let earned_ms =
+                turn.base.settings.hold_unearned_ms + client.acknowledged.part_of(hold_ms);
             if has_others && earned_ms < hold_ms {
                 hold_ms = earned_ms;
                 if hold_ms == 0 || hold.until_ms > now + hold_ms {
-                    self.base.stats.holds_spared.add(1);
+                    turn.base.stats.holds_spared.add(1);
                     return false;
                 }
             }
-            if self.base.node.slow.spares(name, now) {
-                self.base.stats.holds_spared.add(1);
+            if turn.base.node.slow.spares(name, now) {
+                turn.base.stats.holds_spared.add(1);
                 return false;
             }
         }
         if let Publisher::Elsewhere(publisher) = publisher
-            && !tell_node(&self.base.node, publisher, true)
+            && !tell_node(&turn.base.node, publisher, true)
         {
             return false;
         }
         hold.of.push(publisher);
-        self.base.stats.holding.add(1);
+        turn.base.stats.holding.add(1);
         if hold.until_ms == 0 {
             hold.until_ms = now + hold_ms;
             hold.length_ms = hold_ms;
-            io.arm(hold.until_ms, Timer::Hold(key).to_bits());
+            turn.io.arm(hold.until_ms, Timer::Hold(key).to_bits());
         }
         let is_due = hold.said_ms == 0 || now >= hold.said_ms + SAY_MS;
-        let left_out = is_due.then(|| self.base.node.slow.take_line(now)).flatten();
+        let left_out = is_due.then(|| turn.base.node.slow.take_line(now)).flatten();
         if left_out.is_some() {
             hold.said_ms = now;
         }
@@ -136,18 +141,18 @@ impl<R: Rim> ClientLoop<R> {
             line: left_out,
         });
         match publisher {
-            Publisher::Here(publisher) if publisher.loop_index() == self.base.index => {
-                self.held(io, publisher.key(), Some(holder));
+            Publisher::Here(publisher) if publisher.loop_index() == turn.base.index => {
+                self.handle_held(turn, publisher.key(), Some(holder));
             }
             Publisher::Here(publisher) => {
-                io.send(
+                turn.io.send(
                     publisher.loop_index(),
                     BetweenLoops::Hold(publisher, Some(holder)).into(),
                 );
             }
             Publisher::Elsewhere(publisher) => {
                 let name = format!("{publisher:?}, on another node");
-                holder.note(&name, &self.base.node.slow, Timestamp(now));
+                holder.note(&name, &turn.base.node.slow, Timestamp(now));
             }
         }
         true
@@ -155,19 +160,19 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A publication of a client is kept by all who are to keep it: if durable sessions among its receivers are
     /// filling up, the client may be held back for a moment.
-    pub(crate) fn throttle_publisher(
+    pub(crate) fn handle_publication<R: Rim, Io: LoopIo>(
         &mut self,
-        io: &mut impl LoopIo,
+        turn: &mut Turn<'_, R, Io>,
         key: Key,
         receivers: Receivers,
         topic: &[u8],
     ) {
-        let now = Timestamp(io.now_ms());
+        let now = Timestamp(turn.io.now_ms());
         let bounds = Bounds {
-            longest: Duration::from_millis(self.base.settings.hold_publisher_ms),
-            unearned: Duration::from_millis(self.base.settings.hold_unearned_ms),
+            longest: Duration::from_millis(turn.base.settings.hold_publisher_ms),
+            unearned: Duration::from_millis(turn.base.settings.hold_unearned_ms),
         };
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         let hold = client.hold.get_or_insert_default();
@@ -184,60 +189,82 @@ impl<R: Rim> ClientLoop<R> {
                     client.hold = None;
                 }
             }
-            Step::Spared => self.base.stats.holds_spared.add(1),
+            Step::Spared => turn.base.stats.holds_spared.add(1),
             Step::PauseUntil(until) => {
                 hold.by += 1;
                 let publisher = client.session.client_id();
-                self.base.node.slow.handle_paused(publisher, topic, now);
-                self.base.stats.holds.add(1);
-                self.base
+                turn.base.node.slow.handle_paused(publisher, topic, now);
+                turn.base.stats.holds.add(1);
+                turn.base
                     .stats
                     .throttled_ms
                     .add(until.saturating_since(now));
-                io.arm(until.0, Timer::Throttled(key).to_bits());
+                turn.io.arm(until.0, Timer::Throttled(key).to_bits());
             }
         }
     }
 
     /// A moment has passed for which a publisher was held back.
-    pub(crate) fn end_throttle(&mut self, key: Key) {
-        let hold = self.clients.get_mut(key).and_then(|c| c.hold.as_mut());
+    pub(crate) fn handle_throttle_timer<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        let hold = turn.clients.get_mut(key).and_then(|c| c.hold.as_mut());
         if let Some(hold) = hold
             && hold.throttle.as_mut().is_some_and(Throttle::handle_timer)
         {
-            self.released(key);
+            self.handle_released(turn, key);
         }
     }
 
     /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
-    pub(crate) fn held(&mut self, io: &impl LoopIo, key: Key, holder: Option<Box<Holder>>) {
-        if let Some(client) = self.clients.get_mut(key) {
+    pub(crate) fn handle_held<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        holder: Option<Box<Holder>>,
+    ) {
+        if let Some(client) = turn.clients.get_mut(key) {
             if let Some(holder) = holder {
                 let publisher = excerpt(client.session.client_id());
-                holder.note(&publisher, &self.base.node.slow, Timestamp(io.now_ms()));
+                holder.note(
+                    &publisher,
+                    &turn.base.node.slow,
+                    Timestamp(turn.io.now_ms()),
+                );
             }
-            self.base.stats.holds.add(1);
+            turn.base.stats.holds.add(1);
             client.hold.get_or_insert_default().by += 1;
         }
     }
 
     /// One subscriber less holds this publisher back.
-    pub(crate) fn released(&mut self, key: Key) {
-        let Some(client) = self.clients.get_mut(key) else {
+    pub(crate) fn handle_released<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         if let Some(hold) = &mut client.hold {
+            debug_assert!(hold.by > 0, "a hold is released once, and by whom it is of");
             hold.by = hold.by.saturating_sub(1);
             if hold.by > 0 {
                 return;
             }
         }
-        self.base.add(Effect::HeldFrames(key));
+        turn.base.add(Effect::HeldFrames(key));
     }
 
     /// The packets that were kept of a publisher have been handled: its connection is read, unless it is held again.
-    pub(crate) fn go_on_reading(&mut self, io: &mut impl LoopIo, key: Key) {
-        let Some(client) = self.clients.get_mut(key) else {
+    pub(crate) fn handle_frames_handled<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         if let Some(hold) = &client.hold {
@@ -249,18 +276,44 @@ impl<R: Rim> ClientLoop<R> {
             }
         }
         if let Some(connection) = client.connection {
-            io.resume(connection);
+            turn.io.resume(connection);
         }
     }
 
+    /// A subscriber has acknowledged a message.
+    pub(crate) fn handle_acknowledgement<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        if let Some(client) = turn.clients.get_mut(key) {
+            client.acknowledged.add_one();
+        }
+        turn.clients.show_room(key);
+        self.handle_drained(turn, key);
+    }
+
+    /// A connection is over, and holds nobody back any more.
+    pub(crate) fn handle_end_of_connection<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        self.let_go(turn, key, false);
+    }
+
     /// After transmitting: a queue that is less than half full holds nobody back.
-    pub(crate) fn relax_hold(&mut self, io: &mut impl LoopIo, key: Key) {
-        let Some(client) = self.clients.get_mut(key) else {
+    pub(crate) fn handle_drained<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         let Some(hold) = &client.hold else { return };
         let session = &client.session;
-        let policy = self.base.settings.policy_of(class_of(session));
+        let policy = turn.base.settings.policy_of(class_of(session));
         let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
             && session.queue_bytes() * 2 < policy.queue_bytes;
         if drained && (hold.spent || !hold.of.is_empty()) {
@@ -269,20 +322,24 @@ impl<R: Rim> ClientLoop<R> {
             {
                 hold.drained = hold.drained.saturating_add(1).min(1);
             }
-            self.let_go(io, key, false);
+            self.let_go(turn, key, false);
         }
     }
 
     /// The time for holding back is over.
-    pub(crate) fn end_hold(&mut self, io: &mut impl LoopIo, key: Key) {
-        let Some(client) = self.clients.get_mut(key) else {
+    pub(crate) fn handle_hold_timer<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         if let Some(hold) = &client.hold
             && hold.until_ms != 0
-            && hold.until_ms <= io.now_ms()
+            && hold.until_ms <= turn.io.now_ms()
         {
-            if let Some(left_out) = self.base.node.slow.take_line(io.now_ms()) {
+            if let Some(left_out) = turn.base.node.slow.take_line(turn.io.now_ms()) {
                 tracing::info!(
                     client_id = &*excerpt(client.session.client_id()),
                     publishers = hold.of.len(),
@@ -290,85 +347,103 @@ impl<R: Rim> ClientLoop<R> {
                     "a subscriber does not keep up; its publishers are held back no longer"
                 );
             }
-            self.base.stats.holds_expired.add(1);
-            let until = io.now_ms() + SPARED * hold.length_ms;
+            turn.base.stats.holds_expired.add(1);
+            let until = turn.io.now_ms() + SPARED * hold.length_ms;
             let names = hold.of.iter().map(|publisher| publisher.to_bits());
-            self.base.node.slow.handle_stall(names, until, io.now_ms());
-            self.let_go(io, key, true);
+            turn.base
+                .node
+                .slow
+                .handle_stall(names, until, turn.io.now_ms());
+            self.let_go(turn, key, true);
         }
     }
 
     /// Releases all publishers that a session holds back.
-    pub(crate) fn let_go(&mut self, io: &mut impl LoopIo, key: Key, spent: bool) {
-        let Some(client) = self.clients.get_mut(key) else {
+    fn let_go<R: Rim, Io: LoopIo>(&mut self, turn: &mut Turn<'_, R, Io>, key: Key, spent: bool) {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         let Some(hold) = &mut client.hold else { return };
         let publishers = std::mem::take(&mut hold.of);
-        self.base.stats.holding.sub(publishers.len() as u64);
+        turn.base.stats.holding.sub(publishers.len() as u64);
         hold.until_ms = 0;
         hold.spent = spent;
         if spent {
             hold.drained = 1 - PROBATION;
-            client.acknowledged = 0;
+            client.acknowledged = Earned::default();
         }
         if hold.is_idle() {
             client.hold = None;
         }
-        // By mail also within this loop: a released publisher handles what was kept of it, which may end
+        // By a message also within this loop: a released publisher handles what was kept of it, which may end
         // its session and release others in turn. A chain of those must not become a deep recursion.
         for publisher in publishers {
             match publisher {
                 Publisher::Here(publisher) => {
-                    io.send(
+                    turn.io.send(
                         publisher.loop_index(),
                         BetweenLoops::Release(publisher).into(),
                     );
                 }
                 Publisher::Elsewhere(publisher) => {
                     // If that is lost, so is what the node knows of the hold.
-                    tell_node(&self.base.node, publisher, false);
+                    tell_node(&turn.base.node, publisher, false);
                 }
             }
         }
     }
 
     /// A subscriber of another node holds a publisher back.
-    pub(crate) fn held_for(&mut self, io: &impl LoopIo, node: NodeId, publisher: u64) {
-        let Some(key) = self.find_publisher(publisher) else {
+    pub(crate) fn handle_remote_hold<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        node: NodeId,
+        publisher: u64,
+    ) {
+        let Some(key) = Self::find_publisher(turn, publisher) else {
             return;
         };
-        let lives = |key| self.clients.get(key).is_some();
-        self.remote_pauses.handle_held(node, key, lives);
-        self.held(io, key, None);
+        let clients = &turn.clients;
+        self.remote
+            .handle_held(node, key, |key| clients.get(key).is_some());
+        self.handle_held(turn, key, None);
     }
 
     /// A subscriber of another node holds a publisher back no longer.
-    pub(crate) fn released_for(&mut self, node: NodeId, publisher: u64) {
-        let Some(key) = self.find_publisher(publisher) else {
+    pub(crate) fn handle_remote_release<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        node: NodeId,
+        publisher: u64,
+    ) {
+        let Some(key) = Self::find_publisher(turn, publisher) else {
             return;
         };
-        if self.remote_pauses.handle_released(node, key) {
-            self.released(key);
+        if self.remote.handle_released(node, key) {
+            self.handle_released(turn, key);
         }
     }
 
     /// A connection with a node is gone: those whom it holds back go on, and it is told again whom to hold back.
-    pub(crate) fn holds_lost(&mut self, node: NodeId) {
-        for (key, holds) in self.remote_pauses.handle_lost(node) {
+    pub(crate) fn handle_lost_link<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        node: NodeId,
+    ) {
+        for (key, holds) in self.remote.handle_lost(node) {
             for _ in 0..holds {
-                self.released(key);
+                self.handle_released(turn, key);
             }
         }
-        let routes = &self.base.node.routes;
+        let routes = &turn.base.node.routes;
         let is_lost = |publisher: &mut Publisher| matches!(publisher, Publisher::Elsewhere(p) if routes.node_in(p.node()) == Some(node));
-        let subscribers: Vec<Key> = self.clients.keys().collect();
+        let subscribers: Vec<Key> = turn.clients.keys().collect();
         let mut publishers = Vec::new();
         for key in subscribers {
-            if let Some(hold) = self.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
+            if let Some(hold) = turn.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
                 let before = publishers.len();
                 publishers.extend(hold.of.extract_if(.., is_lost));
-                self.base
+                turn.base
                     .stats
                     .holding
                     .sub((publishers.len() - before) as u64);
@@ -377,15 +452,15 @@ impl<R: Rim> ClientLoop<R> {
         // In case that it knows of them.
         for publisher in publishers {
             if let Publisher::Elsewhere(publisher) = publisher {
-                tell_node(&self.base.node, publisher, false);
+                tell_node(&turn.base.node, publisher, false);
             }
         }
     }
 
-    fn find_publisher(&self, found_by: u64) -> Option<Key> {
+    fn find_publisher<R: Rim, Io>(turn: &Turn<'_, R, Io>, found_by: u64) -> Option<Key> {
         let (_, slot) = place_of(found_by)?;
-        let key = self.clients.key_in(slot)?;
-        let session = SessionKey::new(self.base.index, key);
+        let key = turn.clients.key_in(slot)?;
+        let session = SessionKey::new(turn.base.index, key);
         (session.found_by() == found_by).then_some(key)
     }
 }

@@ -6,4 +6,6 @@ pub(crate) mod pairs;
 pub(crate) mod remote_pauses;
 pub(crate) mod slow;
 mod stalls;
+#[cfg(test)]
+mod tests;
 pub(crate) mod throttle;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mqtt_session::Session;
 use net_api::{ConnectionId, RateBucket};
 
-use crate::backpressure::held::Hold;
+use crate::backpressure::held::{Earned, Hold};
 use crate::connect::inbox::{Inbox, Stored};
 use crate::connect::joining::Joining;
 use crate::connect::login_stage::LoggedIn;
@@ -32,8 +32,7 @@ pub(crate) struct Client {
     /// Retained messages still to be sent.
     pub(crate) replay: Option<Box<Replay>>,
     pub(crate) hold: Option<Box<Hold>>,
-    /// Messages that it has acknowledged, since it last held publishers back in vain.
-    pub(crate) acknowledged: u32,
+    pub(crate) acknowledged: Earned,
     /// What the store knows it by.
     pub(crate) stored: Option<Box<Stored>>,
     /// What the client has authenticated as; anonymous clients have none.
@@ -60,6 +59,33 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A session with its connection, of which nothing is known yet.
+    pub(crate) fn new(session: Session, connection: ConnectionId) -> Self {
+        Self {
+            session,
+            connection: Some(connection),
+            came_us: 0,
+            armed_ms: 0,
+            publish_rate: RateBucket::default(),
+            gauge: None,
+            access: None,
+            replay: None,
+            hold: None,
+            acknowledged: Earned::default(),
+            stored: None,
+            login: None,
+            joining: None,
+            waits: false,
+            unanswered: 0,
+            parts: None,
+            crowds: false,
+            kept: None,
+            counted: false,
+            number: 0,
+            judged: 0,
+        }
+    }
+
     /// Whether filters of its last packet are in no part yet: the packet is to be offered again.
     pub(crate) fn has_parts_left(&self) -> bool {
         let parts = self.parts.as_ref();

@@ -40,7 +40,9 @@ impl<R: Rim> ClientLoop<R> {
             came_from: io.peer(connection),
             came_in: Turn(io.turn()),
         };
-        let gone = self.unheard.push(waiting, limit, is_unheard, address_of);
+        let gone = self
+            .awaiting_connect
+            .push(waiting, limit, is_unheard, address_of);
         for (connection, why) in gone {
             self.base.stats.count_closed_before_connect(why);
             self.logins.remove(&connection);

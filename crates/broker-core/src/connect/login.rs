@@ -340,7 +340,8 @@ impl<R: Rim> ClientLoop<R> {
         if rechecks.begin(io.now_ms(), self.base.settings.recheck) {
             io.arm(io.now_ms(), Timer::Recheck.to_bits());
         }
-        self.grant(io, key, identity);
+        let (parts, mut turn) = self.turn(io);
+        parts.rights.grant(&mut turn, key, identity);
     }
 
     /// An AUTH of a client that is connected: it authenticates again.

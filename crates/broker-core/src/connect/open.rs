@@ -5,7 +5,7 @@ use mqtt_proto::{
     Packet, PacketType, ProtocolVersion, ReasonCode,
 };
 use mqtt_session::{Accepted, Session, Timestamp, check_connect, encode_refusal};
-use net_api::{ConnectionId, Key, Next, RateBucket};
+use net_api::{ConnectionId, Key, Next};
 use store_state::api::Store as _;
 
 use crate::bridge;
@@ -165,7 +165,15 @@ impl<R: Rim> ClientLoop<R> {
         } else {
             connect.client_id.into()
         };
-        if !self.may_leave_will(io, connection, &connect, &client_id, admission.as_deref()) {
+        let (parts, turn) = self.turn(io);
+        let may_leave_will = parts.rights.may_leave_will(
+            &turn,
+            connection,
+            &connect,
+            &client_id,
+            admission.as_deref(),
+        );
+        if !may_leave_will {
             self.base
                 .log_refused(io, connection, &connect, ReasonCode::NotAuthorized.name());
             self.base.refuse(
@@ -312,29 +320,11 @@ impl<R: Rim> ClientLoop<R> {
         joining: Option<Box<Joining>>,
     ) -> Key {
         self.base.node.count_connected();
-        self.clients.insert(Client {
-            session,
-            connection: Some(connection),
-            came_us,
-            armed_ms: 0,
-            publish_rate: RateBucket::default(),
-            gauge: None,
-            access: None,
-            replay: None,
-            hold: None,
-            acknowledged: 0,
-            stored: None,
-            login: None,
-            joining,
-            waits: false,
-            unanswered: 0,
-            parts: None,
-            crowds: false,
-            kept: None,
-            counted: false,
-            number: 0,
-            judged: self.rules,
-        })
+        let mut client = Client::new(session, connection);
+        client.came_us = came_us;
+        client.joining = joining;
+        client.judged = self.rules;
+        self.clients.insert(client)
     }
 
     /// Takes a client out of the loop; its identifier is free.

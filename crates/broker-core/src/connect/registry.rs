@@ -99,7 +99,7 @@ impl Registry {
         self.part(client_id).lock().departures.last(client_id)
     }
 
-    /// The first `limit` identifiers, in the order of their bytes, behind `after` that begin with `prefix`. Holds the lock of
+    /// The first `limit` identifiers, in the order of their bytes, behind `after` that begin with `prefix`. Backpressure the lock of
     /// one part at a time, for at most `limit` entries.
     pub(crate) fn page(
         &self,

@@ -39,7 +39,7 @@ const READ_AT_ONCE: usize = 4_096;
 /// What is known of the connection that has an identifier here.
 enum Holder {
     /// It is not known yet whether it is the older one.
-    Unsure,
+    RoutesUnknown,
     Older,
     Later,
 }
@@ -261,7 +261,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         match holder {
-            Holder::Unsure => self.defer_close(key, asker, older),
+            Holder::RoutesUnknown => self.defer_close(key, asker, older),
             Holder::Later => self.tell_closed(asker, &PacketIdSet::new()),
             Holder::Older => {
                 let client = self.clients.get(key);
@@ -359,10 +359,10 @@ impl<R: Rim> ClientLoop<R> {
         };
         let stored = client.stored.as_ref().map(|stored| stored.epoch);
         let epoch = match &client.joining {
-            Some(_) if client.number == 0 => return Holder::Unsure,
+            Some(_) if client.number == 0 => return Holder::RoutesUnknown,
             Some(joining) if joining.is_stored && older.epoch != 0 => match joining.claim {
                 ClaimStage::Given(epoch) => epoch,
-                ClaimStage::Unasked | ClaimStage::Asked => return Holder::Unsure,
+                ClaimStage::Unasked | ClaimStage::Asked => return Holder::RoutesUnknown,
             },
             Some(_) => 0,
             None => stored.unwrap_or(0),

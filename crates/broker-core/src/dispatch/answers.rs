@@ -86,12 +86,12 @@ impl<R: Rim> ClientLoop<R> {
                     session.complete_release(packet_id)
                 });
             }
-            Pending::Replay(key) => self.replay_answered(io, key, &answer),
-            Pending::Pages {
-                key,
-                question,
-                filters,
-            } => self.pages_have_come(io, key, question, filters, answer),
+            Pending::Retained(asked) => {
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .replays
+                    .handle_answer(&mut turn, &mut parts.rights, asked, answer);
+            }
             Pending::Barrier {
                 key,
                 answer_to,

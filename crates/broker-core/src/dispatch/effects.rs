@@ -23,7 +23,8 @@ impl<R: Rim> ClientLoop<R> {
             Effect::Forget(key) => self.forget_client(io, key),
             Effect::HeldFrames(key) => {
                 self.handle_kept(io, key, false);
-                self.go_on_reading(io, key);
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.handle_frames_handled(&mut turn, key);
             }
             Effect::Redispatch { deliveries, except } => self.redispatch(io, deliveries, except),
             Effect::DenyDelivery {

@@ -88,11 +88,8 @@ impl<R: Rim> ClientLoop<R> {
             Action::Receipt { sequence } => self.record_receipt(key, sequence),
             Action::Release { packet_id } => self.record_release(key, packet_id),
             Action::Acknowledged => {
-                if let Some(client) = self.clients.get_mut(key) {
-                    client.acknowledged = client.acknowledged.saturating_add(1);
-                }
-                self.clients.show_room(key);
-                self.relax_hold(io, key);
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.handle_acknowledgement(&mut turn, key);
             }
             Action::Refused(dropped) => self.base.outcome.dropped.push(dropped),
             Action::Authenticate => {
@@ -139,8 +136,11 @@ impl<R: Rim> ClientLoop<R> {
             return Some(ReasonCode::NoMatchingSubscribers);
         }
         // The topic is looked at as text only where something is restricted.
+        let (parts, mut turn) = self.turn(io);
         let mut may = |action| {
-            !self.is_restricted(from, action) || self.decide(io, from, action, message.body.topic())
+            let rights = &mut parts.rights;
+            !rights.is_restricted(&turn, from, action)
+                || rights.decide(&mut turn, from, action, message.body.topic())
         };
         let denied = if !may(Right::Publish) {
             Right::Publish

@@ -23,8 +23,8 @@ use net_api::{ConnectionId, Key};
 use store_state::api::Store as _;
 use store_state::inbox::Caller;
 
-use crate::backpressure::remote_pauses::RemotePauses;
-use crate::clients::Clients;
+use crate::backpressure::hold::Backpressure;
+use crate::clients::{Clients, LoopIo};
 use crate::connect::awaiting::AwaitingConnect;
 use crate::connect::expiries::Expiries;
 use crate::connect::login_stage::Login;
@@ -34,8 +34,8 @@ use crate::node::Node;
 use crate::publish::calls::Calls;
 use crate::publish::deliveries::Deliveries;
 use crate::publish::forwarding::Forwarding;
-use crate::retained::backlog::Slices;
-use crate::rights::access::Decisions;
+use crate::retained::replay::Replays;
+use crate::rights::authorize::Rights;
 use crate::rights::unjudged::Unjudged;
 use crate::rim::Rim;
 use crate::routes::MatchCache;
@@ -44,7 +44,7 @@ use crate::session::reopening::Reopening;
 use crate::shared::awaited::Members;
 use crate::shared::handover::Legacies;
 use crate::traffic::Traffic;
-use crate::turn::Base;
+use crate::turn::{Base, Turn};
 use crate::will::unpublished::Unpublished;
 
 pub(crate) use frames::Violated;
@@ -58,13 +58,21 @@ pub(crate) struct Unread {
     pub(crate) for_store: Vec<ConnectionId>,
 }
 
+/// The parts that work on a turn: each with its state, which the others do not see.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) backpressure: Backpressure,
+    pub(crate) rights: Rights,
+    pub(crate) replays: Replays,
+}
+
 /// The clients of one loop.
 #[derive(Debug)]
 pub struct ClientLoop<R: Rim> {
     pub(crate) base: Base<R>,
     pub(crate) clients: Clients,
+    pub(crate) parts: Parts,
     pub(crate) cache: MatchCache,
-    pub(crate) decisions: Decisions,
     /// How often the rules have been read.
     pub(crate) rules: u32,
     /// Clients to be judged anew since then.
@@ -82,24 +90,18 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) deliveries: Deliveries,
     pub(crate) members: Members,
     pub(crate) calls: Calls,
-    /// Publishers that subscribers of other nodes hold back.
-    pub(crate) remote_pauses: RemotePauses,
     /// Sessions without a connection whose routes stay.
     pub(crate) lingerers: Lingerers,
     /// What the directory of clients is to be told.
     pub(crate) registering: Registering,
     /// Shards that another node leads, until all clients have been visited for them.
     pub(crate) reopening: Reopening,
-    /// What sessions may look at of retained messages.
-    pub(crate) slices: Slices,
-    /// Questions for pages of retained messages so far.
-    pub(crate) questions: u64,
     /// What ended sessions have left.
     pub(crate) legacies: Legacies,
     pub(crate) unpublished: Unpublished,
     pub(crate) superseded: Vec<Superseded>,
     /// Connections that have sent no CONNECT yet.
-    pub(crate) unheard: AwaitingConnect,
+    pub(crate) awaiting_connect: AwaitingConnect,
     /// Clients that are still to be looked at since the last ban was added.
     pub(crate) unchecked: Vec<Key>,
     pub(crate) traffic: Traffic,
@@ -119,8 +121,8 @@ impl<R: Rim> ClientLoop<R> {
         Self {
             base: Base::new(node, index),
             clients: Clients::default(),
+            parts: Parts::default(),
             cache: MatchCache::default(),
-            decisions: Decisions::default(),
             rules: 0,
             unjudged: Unjudged::default(),
             unread: Unread::default(),
@@ -131,20 +133,31 @@ impl<R: Rim> ClientLoop<R> {
             deliveries: Deliveries::default(),
             members: Members::default(),
             calls,
-            remote_pauses: RemotePauses::default(),
             lingerers: Lingerers::default(),
             registering: Registering::default(),
             reopening: Reopening::default(),
-            slices: Slices::default(),
-            questions: 0,
             legacies: Legacies::default(),
             unpublished: Unpublished::default(),
             superseded: Vec::new(),
-            unheard: AwaitingConnect::default(),
+            awaiting_connect: AwaitingConnect::default(),
             unchecked: Vec::new(),
             traffic: Traffic::default(),
             identifiers: QualityHashBuilder::default(),
             sys_armed: false,
         }
+    }
+
+    /// The parts, and what they work with while they handle something.
+    #[inline]
+    pub(crate) fn turn<'a, Io: LoopIo>(
+        &'a mut self,
+        io: &'a mut Io,
+    ) -> (&'a mut Parts, Turn<'a, R, Io>) {
+        let turn = Turn {
+            base: &mut self.base,
+            clients: &mut self.clients,
+            io,
+        };
+        (&mut self.parts, turn)
     }
 }

@@ -1,4 +1,4 @@
-//! A loop as the service of its connections: what they bring, timers, mail.
+//! A loop as the service of its connections: what they bring, timers, messages of loops.
 
 use mqtt_proto::{PacketType, peek_frame};
 use mqtt_session::{Timestamp, class_of};
@@ -145,15 +145,19 @@ impl<R: Rim> Service for ClientLoop<R> {
         if congested {
             io.resume(connection);
         }
-        if result == mqtt_session::Transmit::Idle
-            && client.replay.is_some()
-            && self.replay_page(io, key)
-        {
-            result = mqtt_session::Transmit::More;
+        if result == mqtt_session::Transmit::Idle && client.replay.is_some() {
+            let (parts, mut turn) = self.turn(io);
+            let goes_on = parts
+                .replays
+                .handle_page_due(&mut turn, &mut parts.rights, key);
+            if goes_on {
+                result = mqtt_session::Transmit::More;
+            }
         }
         self.base.report_dropped(&self.clients, io, key);
         self.settle(key);
-        self.relax_hold(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.backpressure.handle_drained(&mut turn, key);
         self.clients.show_room(key);
         self.carry_out(io);
         match result {
@@ -216,8 +220,14 @@ impl<R: Rim> Service for ClientLoop<R> {
                 io.close(connection);
             }
             Some(Timer::Resume(connection)) => io.resume(connection),
-            Some(Timer::Hold(key)) => self.end_hold(io, key),
-            Some(Timer::Throttled(key)) => self.end_throttle(key),
+            Some(Timer::Hold(key)) => {
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.handle_hold_timer(&mut turn, key);
+            }
+            Some(Timer::Throttled(key)) => {
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.handle_throttle_timer(&mut turn, key);
+            }
             Some(Timer::Pressure) => {
                 if self.base.node.pressure() == Pressure::None {
                     for connection in std::mem::take(&mut self.unread.for_memory) {
@@ -246,7 +256,10 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Wills) => self.retry_wills(),
             Some(Timer::Superseded) => self.close_superseded(io),
             Some(Timer::Sys) => self.publish_sys(io),
-            Some(Timer::Replay(key)) => self.replay_resumes(io, key),
+            Some(Timer::Replay(key)) => {
+                let (parts, mut turn) = self.turn(io);
+                parts.replays.handle_timer(&mut turn, key);
+            }
             Some(Timer::Deliveries) => self.go_on_delivering(io),
             Some(Timer::Members) => self.look_for_members(io),
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
@@ -261,7 +274,7 @@ impl<R: Rim> Service for ClientLoop<R> {
     fn mail(&mut self, io: &mut impl Connections<LoopMessage>, mail: LoopMessage) {
         self.base.expect_no_effects();
         match mail {
-            LoopMessage::Loop(FromLoop(mail)) => self.loop_mail(io, mail),
+            LoopMessage::Loop(FromLoop(mail)) => self.loop_message(io, mail),
             LoopMessage::Verdict(connection, verdict) => {
                 self.login_answered(io, connection, verdict)
             }
@@ -347,15 +360,28 @@ impl<R: Rim> ClientLoop<R> {
             }
             PeerEvent::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
             PeerEvent::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),
-            PeerEvent::HoldFor(node, publisher) => self.held_for(io, node, publisher),
-            PeerEvent::ReleaseFor(node, publisher) => self.released_for(node, publisher),
-            PeerEvent::HoldsLost(node) => self.holds_lost(node),
+            PeerEvent::HoldFor(node, publisher) => {
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .backpressure
+                    .handle_remote_hold(&mut turn, node, publisher);
+            }
+            PeerEvent::ReleaseFor(node, publisher) => {
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .backpressure
+                    .handle_remote_release(&mut turn, node, publisher);
+            }
+            PeerEvent::HoldsLost(node) => {
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.handle_lost_link(&mut turn, node);
+            }
         }
     }
 
     /// What another loop has sent, or this one to itself.
-    pub(crate) fn loop_mail(&mut self, io: &mut impl LoopIo, mail: BetweenLoops) {
-        match mail {
+    pub(crate) fn loop_message(&mut self, io: &mut impl LoopIo, message: BetweenLoops) {
+        match message {
             BetweenLoops::Deliver {
                 message,
                 set,
@@ -388,11 +414,19 @@ impl<R: Rim> ClientLoop<R> {
                 self.deliver_to(io, session.key(), delivery)
             }
             BetweenLoops::Hold(publisher, holder) => {
-                self.held(io, publisher.key(), holder);
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .backpressure
+                    .handle_held(&mut turn, publisher.key(), holder);
             }
             BetweenLoops::LookedUp(user, verdict) => self.recheck(io, Some((user, verdict))),
             BetweenLoops::Offer(offer) => self.pass_on(io, *offer),
-            BetweenLoops::Release(publisher) => self.released(publisher.key()),
+            BetweenLoops::Release(publisher) => {
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .backpressure
+                    .handle_released(&mut turn, publisher.key());
+            }
             // Comes with its connection only.
             BetweenLoops::Entering(_) => {}
             BetweenLoops::FlushPeers => self.flush_peers(io),

@@ -53,7 +53,7 @@ pub use links::Links;
 pub use this_node::ThisNode;
 
 /// Bytes on their way to a peer at which publishers whose messages go there are not read.
-pub const CROWDED: usize = 8 << 20;
+pub const LINK_FULL: usize = 8 << 20;
 
 /// A node's place in its cluster.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl<L: Links> Peers<L> {
 
     /// Whether so much waits to be sent to a node that its publishers are to wait.
     pub(crate) fn is_crowded(&self, node: NodeId) -> bool {
-        self.links.queued_bytes(node) > CROWDED
+        self.links.queued_bytes(node) > LINK_FULL
     }
 
     /// Routes told by others, SUBSCRIBEs that wait, and bytes of messages for groups that are on their way.

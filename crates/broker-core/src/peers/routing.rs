@@ -7,7 +7,7 @@ use route_exchange::{Change, Exports, Message, NodeId, ShardNumber};
 use store_state::api::Store;
 
 use super::{Inbound, Links, Peers, ThisNode, splits};
-use crate::routes::Unsure;
+use crate::routes::RoutesUnknown;
 
 impl<L: Links> Peers<L> {
     /// Routes of peers whose lease has ended are not believed any more. Called before anything is routed.
@@ -53,7 +53,7 @@ impl<L: Links> Peers<L> {
             (Vec::new(), unknown.shards)
         };
         let goes_on = !cut_off.is_empty() && shards.is_empty();
-        let unsure = Unsure {
+        let unsure = RoutesUnknown {
             nodes: unknown.nodes.into_iter().map(connected).collect(),
             shards,
             cut_off,

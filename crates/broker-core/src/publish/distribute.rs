@@ -188,10 +188,13 @@ impl<R: Rim> ClientLoop<R> {
             Some(Publisher::Here(publisher))
                 if hold && publisher.loop_index() == self.base.index =>
             {
-                self.held(io, publisher.key(), None);
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .backpressure
+                    .handle_held(&mut turn, publisher.key(), None);
             }
             Some(Publisher::Here(publisher)) => {
-                // By mail also within this loop: a publisher that is let go handles what was kept of it.
+                // By a message also within this loop: a publisher that is let go handles what was kept of it.
                 let mail = if hold {
                     BetweenLoops::Hold(publisher, None)
                 } else {

@@ -118,7 +118,11 @@ impl<R: Rim> ClientLoop<R> {
                     io.touch(connection);
                 }
                 if receivers.filling > 0 || client.hold.is_some() {
-                    self.throttle_publisher(io, key, receivers, message.body.topic_bytes());
+                    let topic = message.body.topic_bytes();
+                    let (parts, mut turn) = self.turn(io);
+                    parts
+                        .backpressure
+                        .handle_publication(&mut turn, key, receivers, topic);
                 }
                 if let Some(once) = once.filter(|_| reason.is_error()) {
                     // [MQTT-4.3.3-9] the identifier is free for another message.

@@ -544,20 +544,23 @@ impl<R: Rim> ClientLoop<R> {
         came: Came,
     ) {
         let action = Action::Receive;
-        if self.is_restricted(key, action)
-            && !self.allows(io, key, action, delivery.message.body.topic())
+        let (parts, mut turn) = self.turn(io);
+        if parts.rights.is_restricted(&turn, key, action)
+            && !parts
+                .rights
+                .allows(&mut turn, key, action, delivery.message.body.topic())
         {
             return self.deny_delivery(io, key, delivery, false);
         }
         let (now, now_ms) = (self.base.expiry_now(io), io.now_ms());
         let qos = delivery.qos;
-        let held = qos != QoS::AtMostOnce
-            && self.hold_back(
-                io,
-                key,
-                delivery.message.publisher,
-                came == Came::WithOthers,
-            );
+        let held = qos != QoS::AtMostOnce && {
+            let (publisher, has_others) = (delivery.message.publisher, came == Came::WithOthers);
+            let (parts, mut turn) = self.turn(io);
+            parts
+                .backpressure
+                .handle_queueing(&mut turn, key, publisher, has_others)
+        };
         let Some(client) = self.clients.get_mut(key) else {
             // The session ended while the message was on its way to it.
             self.redispatch(io, vec![delivery], None);

@@ -9,79 +9,103 @@ use std::sync::Arc;
 
 use authorization::Action;
 use mqtt_proto::{QoS, ReasonCode};
-use mqtt_session::{ApplicationMessage, Delivered, Delivery, Timestamp, Wanted};
+use mqtt_session::{ApplicationMessage, Delivered, Delivery, Session, Timestamp, Wanted};
 use net_api::Key;
 use store_state::InsertionMap;
 use store_state::api::Store as _;
 use store_state::inbox::{InboxOp, Item};
 use store_state::retain::PageBudget;
 
-use crate::clients::{Client, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
-use crate::dispatch::ClientLoop;
+use crate::clients::{Client, Clients, LoopIo, PRESSURE_RETRY_MS, Timer, effective, record};
 use crate::drops::Reason;
 use crate::node::Pressure;
 use crate::pending::{Answer, Pending};
-use crate::retained::backlog::{Given, MESSAGE_WORK, Owed, PAGE, PAGE_BYTES, Place};
+use crate::retained::asked::Asked;
+use crate::retained::backlog::{
+    Given, MESSAGE_WORK, Owed, PAGE, PAGE_BYTES, Place, Replay, Slices,
+};
+use crate::rights::authorize::Rights;
 use crate::rim::Rim;
 use crate::sys;
+use crate::turn::Turn;
 
 /// How soon the store is asked again for a page that it could not give: no node leads the shard.
 const ASK_AGAIN_MS: u64 = 1_000;
 
-impl<R: Rim> ClientLoop<R> {
+/// The replays of a loop. How far each has come is in its [`Replay`].
+#[derive(Debug, Default)]
+pub(crate) struct Replays {
+    /// What sessions may look at in a turn.
+    slices: Slices,
+    /// Questions for pages so far.
+    questions: u64,
+}
+
+impl Replays {
     /// The store is asked to change what the session is owed: what it is told of that goes before, or after.
-    pub(crate) fn hold_replay(&mut self, key: Key) {
-        if let Some(replay) = self.clients.get_mut(key).and_then(|c| c.replay.as_mut()) {
+    pub(crate) fn handle_change_asked(&mut self, clients: &mut Clients, key: Key) {
+        if let Some(replay) = clients.get_mut(key).and_then(|c| c.replay.as_mut()) {
             replay.hold(true);
         }
     }
 
     /// What the replay of retained messages waited for has happened.
-    pub(crate) fn replay_goes_on(&mut self, io: &mut impl LoopIo, key: Key) {
-        if let Some(client) = self.clients.get_mut(key)
+    pub(crate) fn handle_change_done<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        if let Some(client) = turn.clients.get_mut(key)
             && let Some(replay) = &mut client.replay
         {
             replay.blocked = replay.blocked.saturating_sub(1);
             if let Some(connection) = client.connection {
-                io.touch(connection);
+                turn.io.touch(connection);
             }
         }
     }
 
     /// A timer goes on with a replay.
-    pub(crate) fn replay_resumes(&mut self, io: &mut impl LoopIo, key: Key) {
-        if let Some(client) = self.clients.get_mut(key)
+    pub(crate) fn handle_timer<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+    ) {
+        if let Some(client) = turn.clients.get_mut(key)
             && let Some(replay) = &mut client.replay
         {
             replay.pauses = false;
             if let Some(connection) = client.connection {
-                io.touch(connection);
+                turn.io.touch(connection);
             }
         }
     }
 
     /// Queues the next page of retained messages, if the last one is sent, or looks for some, as far as the
     /// session's slice of the turn goes. True: there is something to transmit, or more to look at now.
-    pub(crate) fn replay_page(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
-        let now = Timestamp(io.now_ms());
-        let turn = io.turn();
-        let Some(client) = self.clients.get_mut(key) else {
+    pub(crate) fn handle_page_due<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        rights: &mut Rights,
+        key: Key,
+    ) -> bool {
+        let now = Timestamp(turn.io.now_ms());
+        let turn_number = turn.io.turn();
+        let Some((session, replay)) = replay_of(turn.clients, key) else {
             return false;
         };
-        let Some(replay) = &mut client.replay else {
-            return false;
-        };
-        if replay.is_blocked() || client.session.queue_len() > 0 {
+        if replay.is_blocked() || session.queue_len() > 0 {
             return false;
         }
-        if self.base.node.pressure() != Pressure::None {
+        if turn.base.node.pressure() != Pressure::None {
             // Nobody asked for these bytes at this moment: they come when there is memory for them.
             replay.pauses = true;
-            io.arm(now.0 + PRESSURE_RETRY_MS, Timer::Replay(key).to_bits());
+            turn.io
+                .arm(now.0 + PRESSURE_RETRY_MS, Timer::Replay(key).to_bits());
             return false;
         }
-        if replay.slice.0 != turn {
-            replay.slice = (turn, self.slices.next(turn));
+        if replay.slice.0 != turn_number {
+            replay.slice = (turn_number, self.slices.next(turn_number));
         }
         let mut budget = PageBudget {
             messages: PAGE,
@@ -90,17 +114,18 @@ impl<R: Rim> ClientLoop<R> {
         };
         let mut to_store = Vec::new();
         while !budget.is_spent() {
-            let Some((messages, wanted)) = self.next_retained(io, key, &mut budget) else {
+            let Some((messages, wanted)) = self.next_retained(turn, key, &mut budget) else {
                 break;
             };
             budget.work = budget.work.saturating_sub(messages.len() * MESSAGE_WORK);
             for message in messages {
-                if self.decide(io, key, Action::Receive, message.body.topic()) {
-                    to_store.extend(self.replay_one(io, key, message, wanted));
+                let topic = message.body.topic();
+                if rights.decide(turn, key, Action::Receive, topic) {
+                    to_store.extend(Self::replay_one(turn, key, message, wanted));
                 } else {
-                    self.base.drop_inbound(
-                        &self.clients,
-                        io,
+                    turn.base.drop_inbound(
+                        turn.clients,
+                        turn.io,
                         key,
                         &message,
                         Reason::Denied(Action::Receive),
@@ -108,10 +133,7 @@ impl<R: Rim> ClientLoop<R> {
                 }
             }
         }
-        let Some(client) = self.clients.get_mut(key) else {
-            return false;
-        };
-        let Some(replay) = &mut client.replay else {
+        let Some((_, replay)) = replay_of(turn.clients, key) else {
             return false;
         };
         replay.slice.1 = budget.work;
@@ -121,23 +143,28 @@ impl<R: Rim> ClientLoop<R> {
         if more && budget.work == 0 && !replay.is_blocked() {
             // The next turn goes on, behind everybody else.
             replay.pauses = true;
-            io.arm(now.0, Timer::Replay(key).to_bits());
+            turn.io.arm(now.0, Timer::Replay(key).to_bits());
         }
         let goes_on = more && !replay.is_blocked();
-        self.record_progress(key, to_store);
+        self.record_progress(turn, key, to_store);
         if !more
             && !waits
-            && let Some(client) = self.clients.get_mut(key)
+            && let Some(client) = turn.clients.get_mut(key)
         {
             client.replay = None;
         }
         let queue_len = |client: &Client| client.session.queue_len();
-        goes_on || self.clients.get(key).map_or(0, queue_len) > 0
+        goes_on || turn.clients.get(key).map_or(0, queue_len) > 0
     }
 
     /// Tells the store of inboxes what a durable session is not owed any more, and what it gets of that.
-    fn record_progress(&mut self, key: Key, items: Vec<Item>) {
-        let Some(client) = self.clients.get_mut(key) else {
+    fn record_progress<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        items: Vec<Item>,
+    ) {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         let Some(replay) = &mut client.replay else {
@@ -156,55 +183,78 @@ impl<R: Rim> ClientLoop<R> {
         let client_id = Box::<str>::from(client.session.client_id());
         let progress = replay.take_progress();
         let op = InboxOp::Replay {
-            session: self.base.node.store().session_name(&client_id, inbox),
+            session: turn.base.node.store().session_name(&client_id, inbox),
             epoch,
             items,
             progress,
         };
         if waits {
-            self.base.ask_inbox(Pending::Replay(key), op);
+            turn.base.ask_inbox(Pending::Retained(Asked::Keep(key)), op);
         } else {
-            self.base.node.store().acknowledge(op);
+            turn.base.node.store().acknowledge(op);
+        }
+    }
+
+    /// The store has answered.
+    pub(crate) fn handle_answer<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        rights: &mut Rights,
+        asked: Asked,
+        answer: Answer,
+    ) {
+        match asked {
+            Asked::Keep(key) => self.handle_kept(turn, key, &answer),
+            Asked::Pages {
+                key,
+                question,
+                filters,
+            } => self.handle_pages(turn, rights, key, question, filters, answer),
         }
     }
 
     /// A page of retained messages is queued, or cannot be: then the client finds it on its next connection.
-    pub(crate) fn replay_answered(&mut self, io: &mut impl LoopIo, key: Key, answer: &Answer) {
+    fn handle_kept<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        answer: &Answer,
+    ) {
         if let Answer::Failed(_) = answer {
-            self.base.end(key, ReasonCode::QuotaExceeded);
+            turn.base.end(key, ReasonCode::QuotaExceeded);
         } else {
-            self.replay_goes_on(io, key);
+            self.handle_change_done(turn, key);
         }
     }
 
     /// Retained messages that a session is owed and has not got as they were published, and for what
     /// subscription. `None`: there are no more, or not now.
-    fn next_retained(
+    fn next_retained<R: Rim, Io: LoopIo>(
         &mut self,
-        io: &mut impl LoopIo,
+        turn: &mut Turn<'_, R, Io>,
         key: Key,
         budget: &mut PageBudget,
     ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
-        let (now, expiry_now) = (Timestamp(io.now_ms()), self.base.expiry_now(io));
-        let replay = self.clients.get_mut(key)?.replay.as_mut()?;
+        let (now, expiry_now) = (Timestamp(turn.io.now_ms()), turn.base.expiry_now(turn.io));
+        let replay = turn.clients.get_mut(key)?.replay.as_mut()?;
         if replay.filters.is_empty() {
             return None;
         }
         let has_pages = replay.has_pages();
-        if let Some(ms) = replay.passed.wait(&self.base.node, now, has_pages) {
-            self.base.stats.replay_pauses.add(1);
+        if let Some(ms) = replay.passed.wait(&turn.base.node, now, has_pages) {
+            turn.base.stats.replay_pauses.add(1);
             replay.pages.clear();
             replay.pauses = true;
-            io.arm(now.0 + ms, Timer::Replay(key).to_bits());
+            turn.io.arm(now.0 + ms, Timer::Replay(key).to_bits());
             return None;
         }
         if !has_pages {
             let owed = replay.filters.first_mut()?;
             let is_elsewhere =
-                self.base.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes());
-            let page = (!is_elsewhere).then(|| owed.page(&self.base.node, budget, expiry_now));
+                turn.base.node.store().has_peers() && !sys::is_own(owed.filter.as_bytes());
+            let page = (!is_elsewhere).then(|| owed.page(&turn.base.node, budget, expiry_now));
             let Some(page) = page.flatten() else {
-                self.ask_pages(key, now, expiry_now);
+                self.ask_pages(turn, key, now, expiry_now);
                 return None;
             };
             self.questions += 1;
@@ -212,16 +262,16 @@ impl<R: Rim> ClientLoop<R> {
             let page = (owed.filter.clone(), self.questions, page);
             replay.pages.push_back(page);
             replay.read = now;
-            replay.given = Some(Given::now(&self.base.node, io));
+            replay.given = Some(Given::now(&turn.base.node, turn.io));
         }
         if let Some(given) = replay.given
-            && !self.base.node.retaining.is_over(given.period)
+            && !turn.base.node.retaining.is_over(given.period)
         {
             // What comes meanwhile is not older than what comes after it.
-            self.base.stats.replay_pauses.add(1);
+            turn.base.stats.replay_pauses.add(1);
             replay.pauses = true;
             let at_ms = now.0 + given.pause_ms(now.0);
-            io.arm(at_ms, Timer::Replay(key).to_bits());
+            turn.io.arm(at_ms, Timer::Replay(key).to_bits());
             return None;
         }
         let (filter, wanted, (mut messages, next)) = replay.take_page()?;
@@ -232,10 +282,10 @@ impl<R: Rim> ClientLoop<R> {
             budget.work = budget.work.saturating_sub(1);
         }
         if let Some(ms) = replay.leave_out_passed(&filter, &mut messages, now) {
-            self.base.stats.replay_pauses.add(1);
+            turn.base.stats.replay_pauses.add(1);
             replay.pages.clear();
             replay.pauses = true;
-            io.arm(now.0 + ms, Timer::Replay(key).to_bits());
+            turn.io.arm(now.0 + ms, Timer::Replay(key).to_bits());
             return None;
         }
         replay.looked_through(&filter, next);
@@ -243,27 +293,33 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Asks the store for pages that other nodes may have, or that a shard has not got yet.
-    fn ask_pages(&mut self, key: Key, now: Timestamp, expiry_now: Timestamp) -> Option<()> {
-        let replay = self.clients.get_mut(key)?.replay.as_mut()?;
+    fn ask_pages<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        now: Timestamp,
+        expiry_now: Timestamp,
+    ) -> Option<()> {
+        let replay = turn.clients.get_mut(key)?.replay.as_mut()?;
         replay.read = now;
-        let store = self.base.node.store();
+        let store = turn.base.node.store();
         self.questions += 1;
         let question = self.questions;
         let shard_of = |filter: &str, from: Option<&_>| store.retained_shard(filter, from);
         let (shard, filters) = replay.next_question(question, shard_of)?;
         replay.asked = Some(question);
-        let pending = Pending::Pages {
+        let pending = Pending::Retained(Asked::Pages {
             key,
             question,
             filters: filters.clone().into(),
-        };
-        let ticket = self.base.ask(pending);
-        let replay = self.clients.get(key)?.replay.as_ref()?;
+        });
+        let ticket = turn.base.ask(pending);
+        let replay = turn.clients.get(key)?.replay.as_ref()?;
         let wanted = filters.iter().map(|filter| {
             let owed = replay.filters.get(filter);
             (&**filter, owed.and_then(Owed::stored_place).cloned())
         });
-        self.base
+        turn.base
             .node
             .store()
             .ask_retained(ticket, shard, wanted, PAGE, expiry_now);
@@ -272,18 +328,16 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Pages that were asked for have come, or are to be asked for again after a while. `question`: by which
     /// number; the answer to another one than the last is not wanted any more.
-    pub(crate) fn pages_have_come(
+    fn handle_pages<R: Rim, Io: LoopIo>(
         &mut self,
-        io: &mut impl LoopIo,
+        turn: &mut Turn<'_, R, Io>,
+        rights: &mut Rights,
         key: Key,
         question: u64,
         filters: Box<[Box<str>]>,
         answer: Answer,
     ) {
-        let Some(client) = self.clients.get_mut(key) else {
-            return;
-        };
-        let Some(replay) = &mut client.replay else {
+        let Some((_, replay)) = replay_of(turn.clients, key) else {
             return;
         };
         if replay.asked != Some(question) {
@@ -294,7 +348,10 @@ impl<R: Rim> ClientLoop<R> {
             Answer::Retained(pages) if !pages.is_empty() => pages,
             _ => {
                 replay.pauses = true;
-                io.arm(io.now_ms() + ASK_AGAIN_MS, Timer::Replay(key).to_bits());
+                turn.io.arm(
+                    turn.io.now_ms() + ASK_AGAIN_MS,
+                    Timer::Replay(key).to_bits(),
+                );
                 return;
             }
         };
@@ -305,23 +362,22 @@ impl<R: Rim> ClientLoop<R> {
                 let page = (messages.collect(), page.next.map(Place::Stored));
                 (filter, question, page)
             }));
-        replay.given = Some(Given::now(&self.base.node, io));
-        self.replay_page(io, key);
-        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
-            io.touch(connection);
+        replay.given = Some(Given::now(&turn.base.node, turn.io));
+        self.handle_page_due(turn, rights, key);
+        if let Some(connection) = turn.clients.get(key).and_then(|client| client.connection) {
+            turn.io.touch(connection);
         }
     }
 
     /// Queues a retained message. One that a durable session has to store first is given back.
-    fn replay_one(
-        &mut self,
-        io: &impl LoopIo,
+    fn replay_one<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
         key: Key,
         message: Arc<ApplicationMessage>,
         wanted: Wanted,
     ) -> Option<Item> {
-        let now = self.base.expiry_now(io);
-        let client = self.clients.get_mut(key)?;
+        let now = turn.base.expiry_now(turn.io);
+        let client = turn.clients.get_mut(key)?;
         let qos = effective(message.qos, wanted.qos);
         // [MQTT-3.3.1-8] [MQTT3-3.3.1-8] set, because the message was kept
         let retain = true;
@@ -342,15 +398,21 @@ impl<R: Rim> ClientLoop<R> {
             subscription_ids,
             group: None,
         };
-        let policy = &self.base.settings.beyond_limit;
+        let policy = &turn.base.settings.beyond_limit;
         if let Delivered::Dropped(dropped) = client.session.deliver(delivery, policy, now) {
             record(
-                &self.base.drops,
-                io.now_ms(),
+                &turn.base.drops,
+                turn.io.now_ms(),
                 client.session.client_id(),
                 &dropped,
             );
         }
         None
     }
+}
+
+/// A session that is owed retained messages. `None`: it is gone, or owed nothing any more.
+fn replay_of(clients: &mut Clients, key: Key) -> Option<(&Session, &mut Replay)> {
+    let client = clients.get_mut(key)?;
+    Some((&client.session, client.replay.as_deref_mut()?))
 }

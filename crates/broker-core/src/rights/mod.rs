@@ -5,4 +5,6 @@ pub(crate) mod authorize;
 pub(crate) mod recheck;
 pub(crate) mod rechecks;
 pub(crate) mod rules;
+#[cfg(test)]
+mod tests;
 pub(crate) mod unjudged;

@@ -54,7 +54,7 @@ impl<R: Rim> ClientLoop<R> {
 /// A client has these rights now. If they are others than before, what it has is judged anew.
 fn change_rights<R: Rim>(
     this: &mut ClientLoop<R>,
-    io: &impl LoopIo,
+    io: &mut impl LoopIo,
     key: Key,
     identity: &Identity,
 ) {
@@ -75,7 +75,8 @@ fn change_rights<R: Rim>(
                 username,
                 ..identity.clone()
             };
-            this.grant(io, key, identity);
+            let (parts, mut turn) = this.turn(io);
+            parts.rights.grant(&mut turn, key, identity);
             this.unjudged.clients.insert(key);
         }
     }

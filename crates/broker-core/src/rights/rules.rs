@@ -12,7 +12,6 @@
 //! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their passwords have
 //! changed: an operator bans them.
 
-use authentication_api::Identity;
 use authorization::Action;
 use mqtt_proto::{ReasonCode, SubscriptionFilter};
 use net_api::Key;
@@ -38,7 +37,7 @@ const PAUSE_MS: u64 = 20;
 impl<R: Rim> ClientLoop<R> {
     /// The rules have been read again.
     pub(crate) fn rules_changed(&mut self, io: &mut impl LoopIo) {
-        self.decisions.forget();
+        self.parts.rights.forget();
         self.rules = self.rules.wrapping_add(1);
         self.unjudged.clients.extend(self.clients.keys());
         self.unjudged.current = None;
@@ -52,11 +51,13 @@ impl<R: Rim> ClientLoop<R> {
 
     /// A client has joined: what was decided about it before, in this process or another, is decided anew.
     pub(crate) fn judge_joined(&mut self, io: &mut impl LoopIo, key: Key) {
+        let (parts, turn) = self.turn(io);
+        let is_restricted = parts.rights.is_restricted(&turn, key, Action::Subscribe);
         let Some(client) = self.clients.get(key) else {
             return;
         };
         let is_new = client.session.subscriptions().is_empty();
-        let may_have_changed = !is_new && self.is_restricted(key, Action::Subscribe);
+        let may_have_changed = !is_new && is_restricted;
         if client.judged != self.rules
             || may_have_changed
             || is_removed(&self.base.node.rim, client)
@@ -124,7 +125,8 @@ impl<R: Rim> ClientLoop<R> {
         }
         let queued = self.judge_queued(io, key);
         self.judge_will(io, key);
-        if self.is_restricted(key, Action::Subscribe)
+        let (parts, turn) = self.turn(io);
+        if parts.rights.is_restricted(&turn, key, Action::Subscribe)
             && let Some(client) = self.clients.get(key)
         {
             let filters = client.session.subscriptions().iter();
@@ -145,27 +147,16 @@ impl<R: Rim> ClientLoop<R> {
             Some(client) => client.judged = rules,
             None => return 0,
         }
-        if !self.is_restricted(key, Action::Receive) {
+        let (parts, mut turn) = self.turn(io);
+        if !parts.rights.is_restricted(&turn, key, Action::Receive) {
             return 0;
         }
-        let is_unknown = self.clients.get(key).is_some_and(|c| c.access.is_none());
-        let address = is_unknown.then(|| self.address_of(io, key)).flatten();
-        let node = &self.base.settings.authorization;
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(client) = turn.clients.get(key) else {
             return 0;
         };
-        let Client {
-            session, access, ..
-        } = client;
-        let decisions = &mut self.decisions;
-        let access = access.get_or_insert_with(|| decisions.access(Identity::default(), address));
-        let client_id = Box::<str>::from(session.client_id());
-        let queued = session.queue_len();
-        let dropped = session.drop_waiting(|message| {
-            let topic = message.body.topic();
-            decisions.allows(access, &client_id, node, Action::Receive, topic)
-        });
+        let queued = client.session.queue_len();
         let is_stored = client.stored.as_ref().is_some_and(|s| s.inbox.is_some());
+        let dropped = parts.rights.take_denied(&mut turn, key);
         for delivery in dropped {
             self.base.add(Effect::DenyDelivery {
                 key,
@@ -177,7 +168,7 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// Takes a will back that the client could not leave any more.
-    fn judge_will(&mut self, io: &impl LoopIo, key: Key) {
+    fn judge_will(&mut self, io: &mut impl LoopIo, key: Key) {
         let will = |client: &Client| {
             let (topic, retain) = client.session.will()?;
             Some((Box::<str>::from(topic), retain))
@@ -185,7 +176,8 @@ impl<R: Rim> ClientLoop<R> {
         let Some((topic, retain)) = self.clients.get(key).and_then(will) else {
             return;
         };
-        let mut is_denied = |action| !self.decide(io, key, action, &topic);
+        let (parts, mut turn) = self.turn(io);
+        let mut is_denied = |action| !parts.rights.decide(&mut turn, key, action, &topic);
         let denied = if is_denied(Action::Publish) {
             Action::Publish
         } else if retain && is_denied(Action::Retain) {
@@ -224,8 +216,12 @@ impl<R: Rim> ClientLoop<R> {
                 return false;
             };
             let qos = subscription.options.qos;
-            SubscriptionFilter::parse(text)
-                .is_ok_and(|parsed| !self.may_subscribe(io, key, parsed.filter, qos))
+            SubscriptionFilter::parse(text).is_ok_and(|parsed| {
+                let (parts, mut turn) = self.turn(io);
+                !parts
+                    .rights
+                    .may_subscribe(&mut turn, key, parsed.filter, qos)
+            })
         });
         if filters.is_empty() {
             return;
@@ -257,7 +253,9 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(client) = self.clients.get_mut(key) {
             client.unanswered += 1;
         }
-        self.hold_replay(key);
+        self.parts
+            .replays
+            .handle_change_asked(&mut self.clients, key);
         self.base.ask_inbox(Pending::Revoke { key, filters }, op);
     }
 
@@ -270,7 +268,8 @@ impl<R: Rim> ClientLoop<R> {
         filters: &[Box<str>],
         answer: Answer,
     ) {
-        self.replay_goes_on(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.replays.handle_change_done(&mut turn, key);
         if let Answer::Inbox(InboxReply::Unsubscribed(existed)) = answer {
             self.has_changed(key);
             self.remove_subscriptions(key, filters, Some(&existed));

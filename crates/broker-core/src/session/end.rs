@@ -126,7 +126,8 @@ impl<R: Rim> ClientLoop<R> {
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
         self.base.outcome.dropped.extend(dropped);
         self.base.report_dropped(&self.clients, io, key);
-        self.let_go(io, key, false);
+        let (parts, mut turn) = self.turn(io);
+        parts.backpressure.handle_end_of_connection(&mut turn, key);
         if let Some(ms) = lingers {
             self.linger(io, key, epoch, ms);
             // They go where further ones go: to the inbox, behind what it has.

@@ -111,8 +111,11 @@ impl<R: Rim> ClientLoop<R> {
         state: StoredState,
     ) {
         let action = Action::Receive;
-        let allowed = !self.is_restricted(key, action)
-            || self.allows(io, key, action, item.message.body.topic());
+        let (parts, mut turn) = self.turn(io);
+        let allowed = !parts.rights.is_restricted(&turn, key, action)
+            || parts
+                .rights
+                .allows(&mut turn, key, action, item.message.body.topic());
         let group = offer::group_of(&self.base.node.routes, &item, state);
         let qos = item.qos;
         let delivery = delivery_of(item, group);

@@ -20,10 +20,12 @@ use crate::drops::Reason;
 use crate::key::{Publisher, SessionKey};
 use crate::publish::forward::item_for;
 use crate::publish::route::MATCHES_PER_UNIT;
+use crate::rights::authorize::Rights;
 use crate::rim::Rim;
 use crate::share::units;
 use crate::shared::groups::{Member, Who};
 use crate::shared::offer::{Beyond, Offer};
+use crate::turn::Turn;
 
 /// Other nodes do not pass on what they are given so.
 const LAST_HOP: u8 = 1;
@@ -74,10 +76,12 @@ impl<R: Rim> ClientLoop<R> {
         io.charge(1 + units(members.len() / MATCHES_PER_UNIT));
         let (own_loop, publisher) = (self.base.index, offer.message.publisher_hash);
         let here = {
-            let (this, io) = (RefCell::new(&mut *self), &*io);
+            let (parts, turn) = self.turn(io);
+            let judge = RefCell::new((&mut parts.rights, turn));
             let may_have = |member: &Member| {
+                let (rights, turn) = &mut *judge.borrow_mut();
                 offer.admits(member, own_loop).is_none()
-                    && may_be_sent(&mut this.borrow_mut(), io, member, &offer.message)
+                    && may_be_sent(rights, turn, member, &offer.message)
             };
             group.choose(&members, publisher, may_have)
         };
@@ -109,9 +113,9 @@ impl<R: Rim> ClientLoop<R> {
 }
 
 /// Whether a member of this loop may receive a message.
-fn may_be_sent<R: Rim>(
-    this: &mut ClientLoop<R>,
-    io: &impl LoopIo,
+fn may_be_sent<R: Rim, Io: LoopIo>(
+    rights: &mut Rights,
+    turn: &mut Turn<'_, R, Io>,
     member: &Member,
     message: &ApplicationMessage,
 ) -> bool {
@@ -120,9 +124,10 @@ fn may_be_sent<R: Rim>(
         Who::Durable(_) | Who::Node(_) => member.gauge.home(),
     };
     home.is_some_and(|home| {
-        let client = this.clients.get(home.key());
+        let key = home.key();
+        let client = turn.clients.get(key);
         client.is_some_and(|client| client.connection.is_some())
-            && this.allows(io, home.key(), Action::Receive, message.body.topic())
+            && rights.allows(turn, key, Action::Receive, message.body.topic())
     })
 }
 

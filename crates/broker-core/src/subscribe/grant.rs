@@ -188,23 +188,22 @@ impl<R: Rim> ClientLoop<R> {
     /// The options to grant a subscription with, or why it is refused.
     fn admit_filter(
         &mut self,
-        io: &impl LoopIo,
+        io: &mut impl LoopIo,
         key: Key,
         text: &str,
         options: SubscriptionOptions,
     ) -> Result<SubscriptionOptions, ReasonCode> {
         let client = self.clients.get(key).ok_or(ReasonCode::UnspecifiedError)?;
-        let checked = client.session.check_filter(
-            text,
-            options,
-            self.base.settings.policy_of(class_of(&client.session)),
-        );
-        match checked {
-            Ok((parsed, _)) if !self.may_subscribe(io, key, parsed.filter, options.qos) => {
-                Err(ReasonCode::NotAuthorized)
-            }
-            Ok((_, options)) => Ok(options),
-            Err(reason) => Err(reason),
+        let policy = self.base.settings.policy_of(class_of(&client.session));
+        let (parsed, granted) = client.session.check_filter(text, options, policy)?;
+        let (parts, mut turn) = self.turn(io);
+        if parts
+            .rights
+            .may_subscribe(&mut turn, key, parsed.filter, options.qos)
+        {
+            Ok(granted)
+        } else {
+            Err(ReasonCode::NotAuthorized)
         }
     }
 
@@ -215,7 +214,8 @@ impl<R: Rim> ClientLoop<R> {
         mut part: Part,
         answer: Answer,
     ) {
-        self.replay_goes_on(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.replays.handle_change_done(&mut turn, key);
         let new = match answer {
             Answer::Inbox(InboxReply::Subscribed(new)) => {
                 self.has_changed(key);
@@ -377,10 +377,14 @@ impl<R: Rim> ClientLoop<R> {
         }
         answer_to.subscribed(&mut client.session, reasons);
         if holds_replay {
-            self.replay_goes_on(io, key);
+            let (parts, mut turn) = self.turn(io);
+            parts.replays.handle_change_done(&mut turn, key);
         }
         // At once, so that nothing that is published from now on goes before the first page.
-        self.replay_page(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts
+            .replays
+            .handle_page_due(&mut turn, &mut parts.rights, key);
         self.clients.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -439,9 +443,13 @@ impl<R: Rim> ClientLoop<R> {
             answer_to.subscribed(&mut client.session, reasons);
         }
         if replays {
-            self.replay_goes_on(io, key);
+            let (parts, mut turn) = self.turn(io);
+            parts.replays.handle_change_done(&mut turn, key);
         }
-        self.replay_page(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts
+            .replays
+            .handle_page_due(&mut turn, &mut parts.rights, key);
         self.clients.show_room(key);
         if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
             io.touch(connection);
@@ -561,7 +569,8 @@ impl<R: Rim> ClientLoop<R> {
         part: &[Box<str>],
         answer: Answer,
     ) {
-        self.replay_goes_on(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.replays.handle_change_done(&mut turn, key);
         match answer {
             Answer::Inbox(InboxReply::Unsubscribed(existed)) => {
                 self.has_changed(key);
@@ -761,7 +770,10 @@ fn wait_for_inbox<R: Rim>(clients: &mut ClientLoop<R>, key: Key, pending: Pendin
         client.waits = true;
         client.unanswered += 1;
     }
-    clients.hold_replay(key);
+    clients
+        .parts
+        .replays
+        .handle_change_asked(&mut clients.clients, key);
     clients.base.ask_inbox(pending, op);
 }
 

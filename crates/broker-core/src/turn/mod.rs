@@ -60,6 +60,14 @@ pub(crate) struct Base<R: Rim> {
     effects: VecDeque<Effect>,
 }
 
+/// What a part works with while it handles something.
+#[derive(Debug)]
+pub(crate) struct Turn<'a, R: Rim, Io> {
+    pub(crate) base: &'a mut Base<R>,
+    pub(crate) clients: &'a mut Clients,
+    pub(crate) io: &'a mut Io,
+}
+
 impl<R: Rim> Base<R> {
     pub(crate) fn new(node: Arc<Node<R>>, index: usize) -> Self {
         let settings = Arc::clone(&node.settings.read());

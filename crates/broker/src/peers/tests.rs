@@ -1,5 +1,5 @@
 //! Three brokers in one process, connected by queues that can be cut, and clients on Unix sockets: what takes two whole
-//! nodes. What one node does about others is in the dialogues of `broker-core/tests/scripts/peers.rs`.
+//! nodes. What one node does about others is in the dialogues of `broker-core/src/tests/peers.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};

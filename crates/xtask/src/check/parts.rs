@@ -30,19 +30,17 @@ const BROKER_CORE: Edges = &[
     (
         "connect",
         &[
-            "classes", "publish", "retained", "rights", "routes", "session",
+            "classes", "clients", "dispatch", "publish", "retained", "rights", "routes", "session",
         ],
     ),
     (
         "dispatch",
         &[
-            "backpressure",
             "clients",
             "connect",
             "drain",
             "inspect",
             "publish",
-            "retained",
             "rights",
             "session",
             "share",
@@ -64,25 +62,24 @@ const BROKER_CORE: Edges = &[
             "backpressure",
             "clients",
             "connect",
+            "dispatch",
             "key",
-            "rights",
             "session",
             "shared",
         ],
     ),
-    ("retained", &["clients", "rights"]),
-    ("rights", &["retained", "subscribe"]),
+    ("retained", &["clients"]),
+    ("rights", &["dispatch", "subscribe"]),
     ("routes", &["key", "route_table", "shared"]),
     (
         "session",
         &[
-            "backpressure",
             "clients",
             "connect",
+            "dispatch",
             "key",
             "publish",
             "retained",
-            "rights",
             "shared",
             "subscribe",
             "will",
@@ -90,12 +87,14 @@ const BROKER_CORE: Edges = &[
     ),
     (
         "shared",
-        &["clients", "key", "publish", "rights", "routes", "session"],
+        &[
+            "clients", "dispatch", "key", "publish", "rights", "routes", "session",
+        ],
     ),
     (
         "subscribe",
         &[
-            "connect", "publish", "quotas", "retained", "rights", "session",
+            "connect", "dispatch", "publish", "quotas", "retained", "session",
         ],
     ),
     ("turn", &["clients", "drops", "key", "share"]),

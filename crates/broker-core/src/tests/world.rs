@@ -54,10 +54,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use broker_core::classes::{ClassLimits, DiskBytes};
-use broker_core::{
-    ClientLoop, Done, LoopMessage, Node, NodeOptions, PeerEvent, Peers, Place, Pressure, Settings,
-    TICK_MS, Unsure,
+use crate::classes::{ClassLimits, DiskBytes};
+use crate::{
+    ClientLoop, Done, LoopMessage, Node, NodeOptions, PeerEvent, Peers, Place, Pressure,
+    RoutesUnknown, Settings, TICK_MS,
 };
 use mqtt_proto::{MessageBody, ProtocolVersion, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Policy, SubscriptionIdSet};
@@ -72,11 +72,11 @@ use store_state::api::{Event, Failure};
 use store_state::inbox::{Item, Queued};
 use store_state::session::{OfAnotherUser, StoredWill, TakenFrom};
 
-use crate::connections::{Connection, Memory};
-use crate::others::{self, OWN, Others, Sent, Wires};
-use crate::packets;
-use crate::process::{Process, START_MS};
-use crate::store::Route;
+use super::connections::{Connection, Memory};
+use super::others::{self, OWN, Others, Sent, Wires};
+use super::packets;
+use super::process::{Process, START_MS};
+use super::store::Route;
 
 const LOOPS: usize = 2;
 
@@ -437,9 +437,9 @@ impl World {
         self.effects()
     }
 
-    fn tell_all(&mut self, mail: impl Fn(Done) -> LoopMessage) {
+    fn tell_all(&mut self, messages: impl Fn(Done) -> LoopMessage) {
         for (clients, memory) in &mut self.loops {
-            clients.mail(memory, mail(Arc::new(())));
+            clients.mail(memory, messages(Arc::new(())));
         }
     }
 
@@ -619,9 +619,9 @@ impl World {
     }
 
     fn know_all_but(&mut self, shards: &[u16]) {
-        let unsure = Unsure {
+        let unsure = RoutesUnknown {
             shards: shards.to_vec(),
-            ..Unsure::default()
+            ..RoutesUnknown::default()
         };
         let known = store_state::api::Store::inbox_shards(self.node.store());
         self.node.routes.import(OTHER_NODE, &[], unsure, &known);
@@ -655,7 +655,7 @@ impl World {
         routes.import(
             OTHER_NODE,
             &[change],
-            Unsure::default(),
+            RoutesUnknown::default(),
             &ShardRefs::default(),
         );
     }
@@ -690,19 +690,19 @@ impl World {
             let mut is_busy = self.carry();
             self.route();
             let answers = std::mem::take(&mut self.node.rim.store.state().answers);
-            let mut mail: Vec<(usize, LoopMessage)> = answers
+            let mut messages: Vec<(usize, LoopMessage)> = answers
                 .into_iter()
                 .map(|(to, event)| (to, LoopMessage::Store(vec![event])))
                 .collect();
-            mail.append(&mut self.node.rim.mail.lock().unwrap());
+            messages.append(&mut self.node.rim.messages.lock().unwrap());
             for (_, memory) in &mut self.loops {
                 memory.turn += 1;
-                memory.append_mail(&mut mail);
+                memory.append_messages(&mut messages);
             }
-            for (to, mail) in mail {
+            for (to, message) in messages {
                 is_busy = true;
                 let (clients, memory) = &mut self.loops[to];
-                clients.mail(memory, mail);
+                clients.mail(memory, message);
             }
             for index in 0..self.loops.len() {
                 is_busy |= self.read(index);
@@ -779,14 +779,14 @@ impl World {
     fn hand_over(&mut self, from: usize, id: ConnectionId, to: usize) {
         let memory = &mut self.loops[from].1;
         let mut connection = memory.connections.remove(id).unwrap();
-        let mail = memory.accompanying.take();
+        let messages = memory.accompanying.take();
         connection.tag = 0;
         let (clients, memory) = &mut self.loops[to];
         let id = memory.connections.insert(connection);
         let peer = net_api::Connections::peer(memory, id).unwrap();
         clients.arrived(memory, id, peer, Arrival::HandedOver);
-        if let Some(mail) = mail {
-            clients.accompanied(memory, id, mail);
+        if let Some(messages) = messages {
+            clients.accompanied(memory, id, messages);
         }
     }
 
@@ -848,7 +848,7 @@ impl World {
             .sum::<u64>();
         let new = (total - self.drops_seen) as usize;
         self.drops_seen = total;
-        let dropped = broker_core::Drops::recent(&self.node.drops, new, |_| true);
+        let dropped = crate::Drops::recent(&self.node.drops, new, |_| true);
         let lines = dropped.iter().rev();
         effects.extend(lines.map(|drop| format!("dropped: {} {}", drop.topic, drop.reason)));
         counted(&effects)
@@ -892,7 +892,7 @@ fn message(topic: &str, payload: &str) -> Arc<ApplicationMessage> {
     })
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let policy = Policy::default();
     Settings {
         store_limits: Limits {
@@ -923,7 +923,7 @@ fn settings() -> Settings {
         classes: Vec::new(),
         allow_anonymous: Some(true),
         of_another_user: OfAnotherUser::Refuse,
-        authorization: broker_core::Authorization::new(
+        authorization: crate::Authorization::new(
             authorization::Effect::Allow,
             false,
             16,

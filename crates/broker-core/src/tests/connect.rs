@@ -1,6 +1,6 @@
 //! CONNECT and the end of connections.
 
-use crate::check;
+use super::check;
 
 #[test]
 fn a_clean_session_needs_no_store() {

@@ -1,7 +1,7 @@
 //! Shared subscriptions.
 
-use crate::world::World;
-use crate::{check, check_with};
+use super::world::World;
+use super::{check, check_with};
 
 #[test]
 fn one_member_gets_each_message_in_turn() {

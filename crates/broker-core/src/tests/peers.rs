@@ -1,6 +1,6 @@
 //! A node of a cluster: clients that were on other nodes, messages to and from them, and routes that all have to know.
 
-use crate::{World, check_with};
+use super::{World, check_with};
 
 /// Node 1, with nodes 7 and 8.
 #[track_caller]

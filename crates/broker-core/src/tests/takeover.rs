@@ -1,6 +1,6 @@
 //! The later connection of a client identifier.
 
-use crate::check;
+use super::check;
 
 #[test]
 fn the_older_connection_is_told_and_closed() {

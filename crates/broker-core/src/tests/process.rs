@@ -1,15 +1,15 @@
-//! The process that a node of the scripts runs in: a clock that stands still, a store that is asked, and mail.
+//! The process that a node of the scripts runs in: a clock that stands still, a store that is asked, and messages.
 
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::{LoopMessage, Node, Rim};
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{LoopMessage, Node, Rim};
 use net_api::PeerAddress;
 
-use crate::others::Wires;
-use crate::store::AskedStore;
+use super::others::Wires;
+use super::store::AskedStore;
 
 /// When scripts begin, in ms of Unix time.
 pub(crate) const START_MS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ pub(crate) struct Process {
     pub(crate) now_ms: AtomicU64,
     pub(crate) store: AskedStore,
     /// What threads that are no loops have sent to loops.
-    pub(crate) mail: Mutex<Vec<(usize, LoopMessage)>>,
+    pub(crate) messages: Mutex<Vec<(usize, LoopMessage)>>,
 }
 
 impl Process {
@@ -27,7 +27,7 @@ impl Process {
         Self {
             now_ms: AtomicU64::new(START_MS),
             store: AskedStore::default(),
-            mail: Mutex::default(),
+            messages: Mutex::default(),
         }
     }
 }
@@ -44,8 +44,8 @@ impl Rim for Process {
         true
     }
 
-    fn send(&self, loop_index: usize, mail: LoopMessage) {
-        self.mail.lock().unwrap().push((loop_index, mail));
+    fn send(&self, loop_index: usize, messages: LoopMessage) {
+        self.messages.lock().unwrap().push((loop_index, messages));
     }
 
     fn now_ms(&self) -> u64 {

@@ -3,6 +3,7 @@
 //! A script is a dialogue. A line that is not indented is something that happens; the indented lines below it are all
 //! that the broker does about it. `world.rs` says what can happen.
 
+pub(crate) mod bench;
 mod connections;
 mod others;
 mod packets;

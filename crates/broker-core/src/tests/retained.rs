@@ -1,7 +1,7 @@
 //! Retained messages.
 
-use crate::check;
-use crate::world::World;
+use super::check;
+use super::world::World;
 
 #[test]
 fn an_empty_payload_removes_the_retained_message() {

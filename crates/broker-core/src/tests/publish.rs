@@ -1,6 +1,6 @@
 //! The way of a publication, and its acknowledgement.
 
-use crate::check;
+use super::check;
 
 #[test]
 fn a_message_reaches_all_who_subscribe_in_whichever_loop() {

@@ -1,6 +1,6 @@
 //! Will messages.
 
-use crate::check;
+use super::check;
 
 #[test]
 fn a_will_is_recorded_with_the_connection() {

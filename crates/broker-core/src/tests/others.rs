@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use broker_core::{CROWDED, Links};
+use crate::{LINK_FULL, Links};
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::ApplicationMessage;
 use peer_protocol::{
@@ -17,7 +17,7 @@ use route_exchange::{
     Batch, Exports, Imports, Key, Message, NodeId, Receivers, State, Times, Value,
 };
 
-use crate::store::AskedStore;
+use super::store::AskedStore;
 
 /// The node of the script.
 pub(crate) const OWN: NodeId = 1;
@@ -80,7 +80,7 @@ impl Links for Wires {
 
     fn queued_bytes(&self, to: NodeId) -> usize {
         match self.state().over_limit.contains(&to) {
-            true => CROWDED + 1,
+            true => LINK_FULL + 1,
             false => 0,
         }
     }

@@ -1,6 +1,6 @@
 //! Durable sessions: what the inbox gives, and what it is told.
 
-use crate::check;
+use super::check;
 
 #[test]
 fn messages_come_from_the_inbox_and_are_acknowledged_there() {

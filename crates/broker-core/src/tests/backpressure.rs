@@ -1,6 +1,6 @@
 //! Publishers that have to wait, and subscribers that do not read.
 
-use crate::{World, check, check_with};
+use super::{World, check, check_with};
 
 #[test]
 fn publishers_wait_while_the_store_is_over_its_limit() {

@@ -13,7 +13,7 @@ use store_state::inbox::{Attached, ClientName, InboxOp, InboxReply, Item, Origin
 use store_state::retain::{PageBudget, RetainReply, Writer};
 use store_state::session::{Claimed, SessionOp, SessionReply, TakenFrom};
 
-use crate::packets::MANY;
+use super::packets::MANY;
 
 /// Cloned, it is the same.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use crate::check;
+use super::check;
 
 #[test]
 fn each_filter_is_answered_in_its_place() {

@@ -27,7 +27,7 @@ pub(crate) struct Connection {
     pub(crate) is_closed_in_order: bool,
 }
 
-/// A loop's connections and deadlines, and its mail to others.
+/// A loop's connections and deadlines, and its messages to others.
 #[derive(Debug)]
 pub(crate) struct Memory {
     index: usize,
@@ -63,10 +63,10 @@ impl Memory {
         }
     }
 
-    /// A turn ends: its mail goes behind what others have sent, in the order that receivers get it in.
-    pub(crate) fn append_mail(&mut self, mail: &mut Vec<(usize, LoopMessage)>) {
-        mail.append(&mut self.outgoing);
-        mail.append(&mut self.behind);
+    /// A turn ends: its messages goes behind what others have sent, in the order that receivers get it in.
+    pub(crate) fn append_messages(&mut self, messages: &mut Vec<(usize, LoopMessage)>) {
+        messages.append(&mut self.outgoing);
+        messages.append(&mut self.behind);
     }
 }
 
@@ -207,14 +207,14 @@ impl Connections<LoopMessage> for Memory {
         self.timers.insert((at_ms, self.armed), timer);
     }
 
-    fn send(&mut self, to: impl Into<Destination>, mail: LoopMessage) {
+    fn send(&mut self, to: impl Into<Destination>, messages: LoopMessage) {
         match to.into() {
-            Destination::Loop(to) => self.outgoing.push((to, mail)),
-            Destination::Behind(to) => self.behind.push((to, mail)),
+            Destination::Loop(to) => self.outgoing.push((to, messages)),
+            Destination::Behind(to) => self.behind.push((to, messages)),
         }
     }
 
-    fn accompany(&mut self, mail: LoopMessage) {
-        self.accompanying = Some(mail);
+    fn accompany(&mut self, messages: LoopMessage) {
+        self.accompanying = Some(messages);
     }
 }

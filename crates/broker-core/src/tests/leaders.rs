@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::World;
+use super::World;
 
 /// More than are visited in one turn.
 const CLIENTS: usize = 600;
