@@ -264,9 +264,7 @@ impl<R: Rim> ClientLoop<R> {
                     Ok(next)
                 }
                 Some(key) if goes_on => {
-                    let next = self.go_on_with_parts(io, key, frame.packet_type, whole);
-                    self.carry_out(io);
-                    Ok(next)
+                    Ok(self.go_on_with_parts(io, key, frame.packet_type, whole))
                 }
                 Some(key) => {
                     self.base.share.charge(crate::share::cost_to_client(&frame));
@@ -284,11 +282,10 @@ impl<R: Rim> ClientLoop<R> {
                             };
                         }
                     }
-                    let result = self.handle_frame(io, key, whole);
-                    self.carry_out(io);
-                    result
+                    self.handle_frame(io, key, whole)
                 }
             };
+            self.carry_out(io);
             let has_filters = matches!(
                 frame.packet_type,
                 PacketType::Subscribe | PacketType::Unsubscribe
