@@ -249,7 +249,7 @@ impl Backpressure {
             return;
         };
         if let Some(hold) = &mut client.hold {
-            debug_assert!(hold.by > 0, "a hold is released once, and by whom it is of");
+            debug_assert!(hold.by > 0, "each hold is released once");
             hold.by = hold.by.saturating_sub(1);
             if hold.by > 0 {
                 return;

@@ -80,7 +80,8 @@ impl<R: Rim> ClientLoop<R> {
                 .get(key)
                 .is_some_and(|client| client.stored.is_some())
             {
-                self.base.end(key, ReasonCode::ServerBusy);
+                // Not as effects: there may be as many as the loop has clients.
+                self.end_connection(io, key, ReasonCode::ServerBusy);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a part wants done that lies above it.
 //!
 //! Calls between parts go down. What would go up is one of these: the part adds it to the turn, and the dispatch carries it
-//! out after the frame, letter, timer or event of the store that led to it, in the order in which they were added. So a
+//! out after the frame, message, timer or event of the store that led to it, in the order in which they were added. So a
 //! part that adds one goes on before anything of it has happened.
 
 use mqtt_proto::ReasonCode;
