@@ -295,7 +295,7 @@ pub struct ProposedHere(pub bool);
 /// Who waits for a reply: an event loop and its own number for the request. Opaque here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct CorrelationId {
-    /// The node that sent the request here; 0: this one.
+    /// The node that sent the request here; 0: this one; [`u64::MAX`], which no node has: the leader itself.
     pub peer: u64,
     /// The event loop, from 1; 0: nobody waits.
     pub loop_number: u16,
@@ -306,6 +306,13 @@ pub struct CorrelationId {
 impl CorrelationId {
     /// The loop number of what the store itself waits for.
     pub const STORE: u16 = u16::MAX;
+
+    /// For what a leader says itself: nobody waits for it, and when the leadership ends nobody says it again.
+    pub const LEADER: Self = Self {
+        peer: u64::MAX,
+        loop_number: 0,
+        token: 0,
+    };
 
     /// For requests that nobody waits for.
     pub const NONE: Self = Self {

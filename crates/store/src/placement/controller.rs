@@ -441,8 +441,11 @@ impl<M: Kind> ReplicaController<M> {
             let silent = clock.saturating_sub(member.last_heard_ms);
             let last_alive = now.saturating_sub(silent);
             if let Some(op) = M::node_up(member.node, member.incarnation + 1, last_alive) {
+                // It ends with the leadership: this node may have stood still, and the others have gone on without it.
+                let found = work(CorrelationId::LEADER, op, true);
                 self.shard
-                    .give(work(CorrelationId::NONE, op, true), OVERHEAD);
+                    .routing
+                    .while_here(|| self.shard.give(found, OVERHEAD));
             }
         }
     }

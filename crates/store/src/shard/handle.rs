@@ -481,7 +481,8 @@ impl<M: Kind> Shard<M> {
         }
     }
 
-    /// Drops the requests of other nodes, sent because this one led: those nodes retry them with the next leader.
+    /// Drops the requests of other nodes, sent because this one led: those nodes retry them with the next leader. And what this
+    /// node has found as the leader.
     pub(crate) fn drop_forwarded(&self) {
         let dropped = self.queue.remove_if(Work::is_forwarded);
         let requests = dropped

@@ -51,7 +51,9 @@ impl<O> Outbox<O> {
         correlation_id: CorrelationId,
         event: impl FnOnce(u64) -> Event,
     ) {
-        if correlation_id.peer != 0 {
+        if correlation_id == CorrelationId::LEADER {
+            // Nobody waits for it.
+        } else if correlation_id.peer != 0 {
             self.mail(correlation_id.peer)
                 .answers
                 .push(event(correlation_id.token));
@@ -126,6 +128,7 @@ mod tests {
             correlation_id(9, 1, 2),
             correlation_id(0, 1, 3),
             CorrelationId::NONE,
+            CorrelationId::LEADER,
             correlation_id(0, 3, 4),
             correlation_id(9, 1, 5),
         ] {

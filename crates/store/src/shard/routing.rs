@@ -40,6 +40,15 @@ impl<O> ShardRouting<O> {
         }
     }
 
+    /// Does something if this node leads the shard, before it can lead no more: what is in the queue of the shard then is
+    /// dropped, if others have sent it or the leader itself has found it (`CorrelationId::LEADER`).
+    pub(crate) fn while_here(&self, work: impl FnOnce()) {
+        let hint = self.hint.borrow();
+        if hint.leader == self.node {
+            work();
+        }
+    }
+
     /// Whether the shard is served here.
     pub(crate) fn is_here(&self) -> bool {
         self.hint.borrow().leader == self.node

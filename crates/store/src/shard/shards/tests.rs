@@ -685,3 +685,35 @@ fn what_may_be_kept_already_is_refused_when_the_leader_changes() {
         assert_eq!(taken(&shards, 0), [(of_loop(2), None)]);
     }
 }
+
+/// As when the process has stood still: it takes the others for gone, and learns then that they have gone on without it.
+#[test]
+fn what_a_leader_finds_ends_with_its_leadership() {
+    let shards = shards_of::<InboxMachine>(1, Some(Arc::new(Nobody)));
+    let shard = shards.get(0).unwrap();
+    let lead = |leader| {
+        shard.routing.hint.send_replace(LeaderHint {
+            leader,
+            is_reachable: true,
+            ..LeaderHint::default()
+        });
+    };
+    let find = || {
+        let gone = InboxOp::NodeUp {
+            node: 2,
+            incarnation: 2,
+        };
+        let found = work(CorrelationId::LEADER, gone, true);
+        shard.routing.while_here(|| shard.give(found, 1));
+    };
+    find();
+    assert_eq!(shard.given(), 0, "nobody has said that this node leads");
+    lead(1);
+    find();
+    shard.give(of_session(0, 1), 1);
+    assert_eq!((shard.given(), shard.is_idle()), (2, false));
+    lead(0);
+    shard.drop_forwarded();
+    assert_eq!(taken(&shards, 0), [(of_loop(1), None)]);
+    assert!(shard.has_finished(1), "what is dropped is counted");
+}
