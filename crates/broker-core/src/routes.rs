@@ -94,6 +94,17 @@ impl MatchSet {
             && self.nodes.is_empty()
     }
 
+    /// Whether it is known that no other node, shard or group is to get the messages: only sessions that are connected to
+    /// this node, or nobody.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.groups.is_empty()
+            && self.shards.is_empty()
+            && self.detached.is_empty()
+            && self.nodes.is_empty()
+            && self.cut_off.is_empty()
+            && !self.lacks_shards
+    }
+
     /// Receivers of all kinds, and members of groups.
     pub(crate) fn len(&self) -> usize {
         let members = self.groups.iter().map(|(_, members)| members.len());

@@ -102,6 +102,11 @@ impl Client {
         self.session.expires_at_close() && !self.session.is_quiet()
     }
 
+    /// Whether its routes have outlived its connection, and lead to whoever has succeeded it.
+    pub(crate) fn lingers(&self) -> bool {
+        matches!(self.kept.as_deref(), Some(Kept::Here(_)))
+    }
+
     /// A durable session's inbox.
     pub(crate) fn inbox(&mut self) -> Option<&mut Inbox> {
         self.stored.as_mut()?.inbox.as_mut()

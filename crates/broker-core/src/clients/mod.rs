@@ -37,7 +37,11 @@ pub(crate) const DONE: u64 = 1 << 57;
 
 /// The session of a connection.
 pub(crate) fn key_of(io: &impl LoopIo, connection: ConnectionId) -> Option<Key> {
-    let tag = io.tag(connection)?;
+    key_in(io.tag(connection)?)
+}
+
+/// The session that the tag of a connection names.
+pub(crate) fn key_in(tag: u64) -> Option<Key> {
     (tag & HAS_SESSION != 0).then(|| Key::from_bits(tag & !HAS_SESSION))
 }
 

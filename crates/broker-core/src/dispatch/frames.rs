@@ -2,7 +2,7 @@
 
 use authorization::Action as Right;
 use mqtt_proto::{DecodeError, Packet, PacketId, PacketType, ReasonCode, peek_frame};
-use mqtt_session::{Action, ApplicationMessage, Timestamp, class_of};
+use mqtt_session::{Action, ApplicationMessage, Timestamp, Violation, class_of};
 use net_api::{ConnectionId, Key, Next, Received, Spoken};
 use store_state::api::Store as _;
 
@@ -10,7 +10,7 @@ use super::ClientLoop;
 use crate::backpressure::held::Wait;
 use crate::bridge;
 use crate::clients::{
-    Client, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, dismiss, key_of,
+    Client, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, dismiss, key_in, key_of,
 };
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
@@ -36,18 +36,21 @@ impl<R: Rim> ClientLoop<R> {
             return Ok(Next::Close);
         };
         let policy = self.base.settings.policy_of(class_of(&client.session));
-        let packet =
-            Packet::decode(frame, client.session.version()).map_err(Violated::by_decoding)?;
+        // By reference: packets are large, and moving one copies it.
+        let decoded = Packet::decode(frame, client.session.version());
+        let packet = match &decoded {
+            Ok(packet) => packet,
+            Err(error) => return Err(Violated::by_decoding(*error)),
+        };
         self.base.stats.packets_in.add(1);
-        let action = client
+        let action = match client
             .session
-            .handle_packet(&packet, session_key.to_bits(), policy, now)
-            .map_err(|v| Violated {
-                reason: v.reason_code(),
-                statement: v.statement(),
-                what: v.to_string(),
-            })?;
-        if let Packet::Publish(publish) = &packet {
+            .handle_packet(packet, session_key.to_bits(), policy, now)
+        {
+            Ok(action) => action,
+            Err(violation) => return Err(Violated::by_handling(&violation)),
+        };
+        if let Packet::Publish(publish) = packet {
             if let Some(count) = self.base.stats.publishes_in.get(publish.qos as usize) {
                 count.add(1);
             }
@@ -67,14 +70,12 @@ impl<R: Rim> ClientLoop<R> {
                 message.expires_at = message
                     .expires_at
                     .map(|at| Timestamp(time.cluster_time_ms(at.0)));
-                if let Some(client) = self.clients.get(key) {
-                    message.taken_up = self.traffic.handle_published(
-                        (client.session.client_id(), message.body.topic()),
-                        message.body.payload().len(),
-                        now,
-                        || time.now_us(),
-                    );
-                }
+                message.taken_up = self.traffic.handle_published(
+                    client.session.client_id(),
+                    &message.body,
+                    now,
+                    || time.now_us(),
+                );
                 let taken_up = message.taken_up;
                 let done = self.publish_if_allowed(io, message, key, packet_id);
                 if let (Some(packet_id), Some(reason), Some(client)) =
@@ -93,12 +94,12 @@ impl<R: Rim> ClientLoop<R> {
             }
             Action::Refused(dropped) => self.base.outcome.dropped.push(dropped),
             Action::Authenticate => {
-                if let Packet::Auth(auth) = &packet {
+                if let Packet::Auth(auth) = packet {
                     self.authenticate_again(io, key, auth)?;
                 }
             }
             Action::Disconnect => {
-                if let Packet::Disconnect(disconnect) = &packet
+                if let Packet::Disconnect(disconnect) = packet
                     && let Some(client) = self.clients.get(key)
                 {
                     self.base.log_disconnected(io, client, disconnect.reason);
@@ -170,7 +171,8 @@ impl<R: Rim> ClientLoop<R> {
         let mut consumed = 0;
         self.base.share = Share::default();
         loop {
-            if io.tag(connection) == Some(DONE) {
+            let tag = io.tag(connection);
+            if tag == Some(DONE) {
                 // Refused or kicked: whatever else came with the same bytes is not heard.
                 return Received {
                     consumed: bytes.len(),
@@ -178,7 +180,7 @@ impl<R: Rim> ClientLoop<R> {
                 };
             }
             let rest = bytes.get(consumed..).unwrap_or_default();
-            let key = key_of(io, connection);
+            let key = tag.and_then(key_in);
             if key.is_none()
                 && let Some(spoken) = rest.first().copied().and_then(Spoken::by)
                 && spoken != Spoken::Mqtt
@@ -424,6 +426,14 @@ pub(crate) struct Violated {
 }
 
 impl Violated {
+    fn by_handling(violation: &Violation) -> Self {
+        Self {
+            reason: violation.reason_code(),
+            statement: violation.statement(),
+            what: violation.to_string(),
+        }
+    }
+
     pub(crate) fn by_decoding(error: DecodeError) -> Self {
         Self {
             reason: error.reason_code(),

@@ -37,6 +37,7 @@ use crate::session::catching_up::{Came, Direct, ask_whether_read};
 use crate::session::linger::Led;
 use crate::share::units;
 use crate::shared::groups::{Group, Member, Who};
+use crate::stats::BrokerStats;
 use crate::sys;
 
 /// Messages in the queue of a client that reads at which the queue is flushed within the turn.
@@ -49,7 +50,7 @@ const TARGETS_PER_UNIT: usize = 8;
 pub(crate) const MATCHES_PER_UNIT: usize = 16;
 
 /// Who is to store a message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Recorders {
     /// Inbox shards, for their sessions that match.
     shards: Vec<ShardRef>,
@@ -84,18 +85,21 @@ impl<R: Rim> ClientLoop<R> {
         from: Key,
         packet_id: Option<PacketId>,
     ) -> Option<ReasonCode> {
-        if let Some(client) = self.clients.get(from) {
-            message.publisher_hash = ordering_hash(client.session.client_id());
-        }
-        let message = Arc::new(message);
         if sys::is_own(message.body.topic_bytes()) {
             // [MQTT-4.7.2-1] the broker's own topics are the broker's to say
             self.base
                 .drop_inbound(&self.clients, io, from, &message, Reason::ReservedTopic);
             return Some(ReasonCode::NotAuthorized);
         }
+        let _retaining = message.retain.then(|| self.base.node.retaining.begin());
+        let set = self.find(io, &message);
+        if !set.is_direct()
+            && let Some(client) = self.clients.get(from)
+        {
+            message.publisher_hash = ordering_hash(client.session.client_id());
+        }
         let source = self.source(&message, from, packet_id);
-        self.distribute(io, &message, source)
+        self.distribute_now(io, &Arc::new(message), source, set)
     }
 
     fn source(
@@ -145,12 +149,11 @@ impl<R: Rim> ClientLoop<R> {
         message: &Arc<ApplicationMessage>,
         source: Source,
     ) -> Option<ReasonCode> {
-        if !message.retain {
-            return self.distribute_now(io, message, source);
-        }
-        // Sessions of other loops may have it before the retain store is asked to keep it, or after that.
-        let _retaining = self.base.node.retaining.begin();
-        self.distribute_now(io, message, source)
+        // Before those are found that get it: sessions of other loops may have it before the retain store is asked to keep
+        // it, or after that.
+        let _retaining = message.retain.then(|| self.base.node.retaining.begin());
+        let set = self.find(io, message);
+        self.distribute_now(io, message, source, set)
     }
 
     fn distribute_now(
@@ -158,17 +161,32 @@ impl<R: Rim> ClientLoop<R> {
         io: &mut impl LoopIo,
         message: &Arc<ApplicationMessage>,
         source: Source,
+        set: Arc<MatchSet>,
     ) -> Option<ReasonCode> {
-        let set = self.find(io, message);
         if !set.lacks_shards {
             // What waits for members goes before what comes later.
             self.members_may_be_known(io);
         }
+        let retain = message.retain && self.can_retain(io, message, &source);
+        let owned = self.deliveries.elsewhere.handle_publication(
+            message.body.topic_bytes(),
+            retain,
+            self.base.index,
+            io.loops(),
+        );
+        if set.is_direct() && !retain && owned.is_none() && source.once.is_none() {
+            // Most messages: nobody keeps it, and all who get it are connected to this node.
+            self.deliver_to_sessions(io, message, &set, None);
+            return Some(answer_to(&self.base.stats, message, &set));
+        }
         let mut recorders = Recorders {
             shards: self.matching_shards(&set, message).to_vec(),
             routed_by: set.known.clone(),
+            members: ForInboxes::default(),
+            rest: None,
             unsure: set.unsure && source.transient,
-            ..Recorders::default()
+            others: false,
+            to_owner: None,
         };
         if !source.transient && message.qos > QoS::AtMostOnce {
             recorders.shards.extend_from_slice(&set.cut_off);
@@ -192,13 +210,6 @@ impl<R: Rim> ClientLoop<R> {
             recorders.members = members;
             recorders.rest = (awaits || !rest.range.is_empty()).then_some(rest);
         }
-        let retain = message.retain && self.can_retain(io, message, &source);
-        let owned = self.deliveries.elsewhere.handle_publication(
-            message.body.topic_bytes(),
-            retain,
-            self.base.index,
-            io.loops(),
-        );
         if let Some(owned) = owned {
             self.base
                 .charge(io, 1 + units(set.targets.len() / TARGETS_PER_UNIT));
@@ -219,14 +230,7 @@ impl<R: Rim> ClientLoop<R> {
             self.forward(io, message, &set, source.key, source.of_broker(), awaits);
         }
         self.remember_keepers(&source, &mut recorders);
-        let reason = if set.is_empty() {
-            if !sys::is_own(message.body.topic_bytes()) {
-                self.base.stats.unmatched.add(1);
-            }
-            ReasonCode::NoMatchingSubscribers
-        } else {
-            ReasonCode::Success
-        };
+        let reason = answer_to(&self.base.stats, message, &set);
         if recorders.len() == 0 && !retain {
             if let Some(to_owner) = recorders.to_owner {
                 io.send(
@@ -264,9 +268,9 @@ impl<R: Rim> ClientLoop<R> {
         if self.cache.misses() != misses {
             self.base
                 .charge(io, 1 + units(set.len() / MATCHES_PER_UNIT));
+            self.base.stats.cached_topics.set(self.cache.len() as u64);
+            self.base.stats.cache_misses.set(self.cache.misses());
         }
-        self.base.stats.cached_topics.set(self.cache.len() as u64);
-        self.base.stats.cache_misses.set(self.cache.misses());
         set
     }
 
@@ -494,7 +498,10 @@ impl<R: Rim> ClientLoop<R> {
         range: Range<usize>,
     ) {
         let always = self.base.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
-        let has_others = set.len() > 1;
+        let came = match set.len() {
+            0 | 1 => Came::Alone,
+            _ => Came::WithOthers,
+        };
         for target in set.targets.get(range).unwrap_or_default() {
             let stored =
                 target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
@@ -502,19 +509,14 @@ impl<R: Rim> ClientLoop<R> {
                 && target.wants(|| self.behind_route(target.session).to_bits() == message.publisher)
             {
                 let key = target.session.key();
-                let shards = self.matching_shards(set, message);
-                let led = self.led_to(
-                    io,
-                    key,
-                    delivery(message, target),
-                    Some((shards, &set.known)),
-                );
-                let came = if has_others {
-                    Came::WithOthers
+                let delivery = delivery(message, target);
+                if self.clients.get(key).is_some_and(Client::lingers) {
+                    let shards = self.matching_shards(set, message);
+                    let led = self.led_to(io, key, delivery, Some((shards, &set.known)));
+                    self.deliver_led(io, led, came);
                 } else {
-                    Came::Alone
-                };
-                self.deliver_led(io, led, came);
+                    self.deliver_to_client(io, key, delivery, came);
+                }
             }
         }
     }
@@ -833,6 +835,17 @@ impl<R: Rim> ClientLoop<R> {
 /// it is the same after a reconnect.
 pub(crate) fn ordering_hash(client_id: &str) -> u32 {
     (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
+}
+
+/// The answer to whoever publishes a message that nobody has to keep.
+fn answer_to(stats: &BrokerStats, message: &ApplicationMessage, set: &MatchSet) -> ReasonCode {
+    if !set.is_empty() {
+        return ReasonCode::Success;
+    }
+    if !sys::is_own(message.body.topic_bytes()) {
+        stats.unmatched.add(1);
+    }
+    ReasonCode::NoMatchingSubscribers
 }
 
 fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {

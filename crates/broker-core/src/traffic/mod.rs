@@ -19,6 +19,7 @@ mod watched;
 use std::mem;
 use std::num::NonZeroU64;
 
+use mqtt_proto::MessageBody;
 use mqtt_session::{TakenUp, Timestamp};
 
 pub use amount::{Amount, Bytes, Measure, Messages};
@@ -97,21 +98,21 @@ impl Traffic {
         }
     }
 
-    /// A client publishes a message with a payload of so many bytes: when, if it is one that is measured. `clock`: µs.
+    /// A client publishes a message: when, if it is one that is measured. `clock`: µs.
     pub(crate) fn handle_published(
         &mut self,
-        (client_id, topic): (&str, &str),
-        payload_bytes: usize,
+        client_id: &str,
+        message: &MessageBody,
         now: Timestamp,
         clock: impl FnOnce() -> u64,
     ) -> Option<TakenUp> {
-        let amount = Amount::of_one(payload_bytes);
+        let amount = Amount::of_one(message.payload().len());
         self.watched.handle_published(client_id, amount);
         let weight = self.published.handle(now)?;
         let window = self.windows.current(now);
         let amount = amount.times(weight);
         window.publishers.add(client_id, amount);
-        window.topics.add(topic, amount);
+        window.topics.add(message.topic(), amount);
         Some(TakenUp(NonZeroU64::new(clock()).unwrap_or(NonZeroU64::MIN)))
     }
 
@@ -230,7 +231,8 @@ mod tests {
     }
 
     fn publish(traffic: &mut Traffic, client: &str, topic: &str, now_ms: u64) {
-        let taken = traffic.handle_published((client, topic), 10, Timestamp(now_ms), || 7);
+        let message = MessageBody::new(topic, &[0; 10]);
+        let taken = traffic.handle_published(client, &message, Timestamp(now_ms), || 7);
         assert_eq!(taken.map(|at| at.0.get()), Some(7));
     }
 
@@ -261,7 +263,7 @@ mod tests {
             messages: Messages(3),
             bytes: Bytes(40),
         };
-        // As many in each second: from the second one on, one of sixteen is looked at.
+        // As many in each second: from the second one on, one of 64 is looked at.
         for n in 0..50_000 {
             let client = if n % 5 == 0 { "a" } else { "b" };
             traffic.handle_sent(client, amount, Timestamp(WINDOW_MS + n / 10));
@@ -271,7 +273,7 @@ mod tests {
             panic!("two clients: {rows:?}")
         };
         assert!(
-            (27_000..33_000).contains(a) && (114_000..126_000).contains(b),
+            (22_000..38_000).contains(a) && (110_000..130_000).contains(b),
             "{rows:?}"
         );
     }
@@ -289,9 +291,11 @@ mod tests {
         };
         publish(&mut traffic, "a", "t", 1_000);
         assert_eq!(watch(&mut traffic, 1_000), (0, 0));
+        let message = MessageBody::new("t", &[0; 10]);
         for n in 0..5_000 {
-            let _ = traffic.handle_published(("a", "t"), 10, Timestamp(2_000 + n), || 7);
-            let _ = traffic.handle_published(("b", "t"), 10, Timestamp(2_000 + n), || 7);
+            for client in ["a", "b"] {
+                let _ = traffic.handle_published(client, &message, Timestamp(2_000 + n), || 7);
+            }
             traffic.handle_sent("a", Amount::of_one(4), Timestamp(2_000 + n));
         }
         assert_eq!(watch(&mut traffic, 8_000), (5_000, 5_000));

@@ -1,13 +1,11 @@
-//! Chooses which packets of a loop are looked at more closely: all while they are few, one of [`SPARSE`] at random while
-//! they are many.
+//! Chooses which packets of a loop are looked at more closely: all while they are few, and as many at random while they are
+//! many.
 
 use mqtt_session::Timestamp;
 
-/// Packets in a second up to which all of the next second are chosen.
-const FEW: u64 = 1_000;
-
-/// One of so many is chosen while there are more. A power of two.
-const SPARSE: u64 = 16;
+/// Packets of a second of which all are chosen. Of twice as many after them one of two is, and so on; in the next second,
+/// about so many of all. So what is looked at more closely is bounded by time, and not by what clients send.
+const MOST: u64 = 256;
 
 /// One second.
 const SECOND_MS: u64 = 1_000;
@@ -21,7 +19,10 @@ pub(crate) struct Weight(pub(crate) u64);
 pub(crate) struct Sampler {
     second_began: Timestamp,
     in_this_second: Seen,
-    is_sparse: bool,
+    /// Those of this second at which fewer of the others are chosen.
+    until: Seen,
+    /// What a chosen one stands for: one of so many is chosen. A power of two.
+    weight: Weight,
     random: Xorshift,
 }
 
@@ -47,7 +48,8 @@ impl Default for Sampler {
         Self {
             second_began: Timestamp(0),
             in_this_second: Seen(0),
-            is_sparse: false,
+            until: Seen(MOST),
+            weight: Weight(1),
             random: Xorshift(0x9e37_79b9_7f4a_7c15),
         }
     }
@@ -57,16 +59,18 @@ impl Sampler {
     /// There is one: how many it stands for, if it is chosen.
     pub(crate) fn handle(&mut self, now: Timestamp) -> Option<Weight> {
         if now.saturating_since(self.second_began) >= SECOND_MS {
-            self.is_sparse = self.in_this_second.0 > FEW;
+            self.weight.0 = self.in_this_second.0.div_ceil(MOST).next_power_of_two();
+            self.until.0 = MOST * self.weight.0;
             self.in_this_second.0 = 0;
             self.second_began = now;
+        } else if self.in_this_second.0 >= self.until.0 {
+            self.weight.0 *= 2;
+            self.until.0 *= 2;
         }
         self.in_this_second.0 += 1;
-        if !self.is_sparse {
-            return Some(Weight(1));
-        }
-        let is_chosen = self.random.next().is_multiple_of(SPARSE);
-        is_chosen.then_some(Weight(SPARSE))
+        let weight = self.weight;
+        let is_chosen = weight.0 == 1 || self.random.next().is_multiple_of(weight.0);
+        is_chosen.then_some(weight)
     }
 }
 
@@ -83,16 +87,20 @@ mod tests {
     }
 
     #[test]
-    fn few_are_chosen_all_and_of_many_one_of_sixteen() {
+    fn of_many_as_many_are_chosen_as_of_few() {
         let mut sampler = Sampler::default();
-        assert_eq!(chosen(&mut sampler, 10_000, 500), (500, 500));
-        // Until the second is over nobody knows that they are many.
-        assert_eq!(chosen(&mut sampler, 10_500, 100_000), (100_000, 100_000));
-        let (sparse, stand_for) = chosen(&mut sampler, 11_000, 160_000);
-        assert!((9_500..10_500).contains(&sparse), "{sparse}");
-        assert_eq!(stand_for, 16 * sparse);
-        let (next, _) = chosen(&mut sampler, 12_500, 10);
-        assert!(next < 10, "{next}");
-        assert_eq!(chosen(&mut sampler, 13_500, 10), (10, 10));
+        assert_eq!(chosen(&mut sampler, 10_000, 256), (256, 256));
+        // Until the second is over nobody knows how many they are.
+        let (sparse, stand_for) = chosen(&mut sampler, 10_500, 163_584);
+        assert!((1_000..2_000).contains(&sparse), "{sparse}");
+        assert!((140_000..190_000).contains(&stand_for), "{stand_for}");
+        // 163,840 were 640 times as many.
+        let (sparse, stand_for) = chosen(&mut sampler, 11_000, 163_840);
+        assert!((100..230).contains(&sparse), "{sparse}");
+        assert_eq!(stand_for, 1_024 * sparse);
+        // A few that come after many are not seen one by one, in one second.
+        chosen(&mut sampler, 12_000, 10);
+        assert_eq!(chosen(&mut sampler, 13_000, 10), (10, 10));
+        assert_eq!(chosen(&mut sampler, 15_000, 10), (10, 10));
     }
 }
