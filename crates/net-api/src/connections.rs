@@ -55,14 +55,13 @@ pub trait Connections<M> {
 
     /// Limits each connection's bytes per second. What exceeds the rate is delayed, never lost. Applies at once to all
     /// connections of this loop. `groups`: other rates for the connections of groups, from the first group on.
-    fn set_rates(&mut self, rates: Rates, groups: Vec<Rates>);
+    ///
+    /// `handshake_ms`: how long the PROXY, TLS and WebSocket handshakes of a connection may take together. Applies to
+    /// connections accepted from now on.
+    fn set_limits(&mut self, rates: Rates, groups: Vec<Rates>, handshake_ms: u64);
 
     /// Puts a connection into a group.
     fn set_rate_group(&mut self, connection: ConnectionId, group: RateGroup);
-
-    /// How long the PROXY, TLS and WebSocket handshakes of a connection may take together. Applies to
-    /// connections accepted from now on.
-    fn set_handshake_limit(&mut self, ms: u64);
 
     /// The number that the service gave a connection ([`Connections::set_tag`]); 0 before.
     #[must_use]
@@ -149,6 +148,10 @@ pub trait Connections<M> {
 
     /// Sends mail to a loop, this one included; it is handled after the current call.
     fn send(&mut self, to: impl Into<Destination>, mail: M);
+
+    /// Offers what was sent last to a loop, in this turn, to be added to. `add`: whether it has added something; that counts
+    /// as sent. False: nothing was, or it is for other receivers.
+    fn add_to_last(&mut self, to: usize, add: impl FnOnce(&mut M) -> bool) -> bool;
 
     /// Sends mail along with the connection that this call hands over
     /// ([`Next::HandOver`](crate::Next::HandOver)); [`Service::accompanied`](crate::Service::accompanied)

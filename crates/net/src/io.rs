@@ -257,12 +257,9 @@ impl<M> Connections<M> for Io<M> {
         }
     }
 
-    fn set_rates(&mut self, rates: Rates, groups: Vec<Rates>) {
+    fn set_limits(&mut self, rates: Rates, groups: Vec<Rates>, handshake_ms: u64) {
         self.rates = GroupRates { rates, groups };
-    }
-
-    fn set_handshake_limit(&mut self, ms: u64) {
-        self.handshake_ms = ms;
+        self.handshake_ms = handshake_ms;
     }
 
     fn tag(&self, connection: ConnectionId) -> Option<u64> {
@@ -447,6 +444,16 @@ impl<M> Connections<M> for Io<M> {
             },
         }
         self.mailed += 1;
+    }
+
+    fn add_to_last(&mut self, to: usize, add: impl FnOnce(&mut M) -> bool) -> bool {
+        let last = self.outgoing.get_mut(to).and_then(|queue| queue.last_mut());
+        let is_added = match last {
+            Some(Envelope::Mail(last)) => add(last),
+            _ => false,
+        };
+        self.mailed += usize::from(is_added);
+        is_added
     }
 
     fn accompany(&mut self, mail: M) {

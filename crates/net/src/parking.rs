@@ -105,8 +105,8 @@ pub(crate) fn park<S: Service>(peers: &[Peer<S>], index: usize) {
     }
     me.parking.parked.store(true, Ordering::SeqCst);
     me.asleep.store(true, Ordering::SeqCst);
-    // Until now the host passed over this loop's events, mail that came had nobody else to look after
-    // it, and the host's plan to sleep knew nothing of this loop's deadlines: its waker tells the host.
+    // Until now the host passed over this loop's events, messages that came had nobody else to look after
+    // them, and the host's plan to sleep knew nothing of this loop's deadlines: its waker tells the host.
     wake(me);
     while me.parking.parked.load(Ordering::SeqCst) && !me.parking.ending.load(Ordering::SeqCst) {
         std::thread::park();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use herald_net::{Clock, EventLoops, HandshakeFailure, LoopStats, Places, Profile, bind};
 use net_api::{
-    Arrival, Closed, ConnectionId, Connections, Key, Kind, Next, PeerAddress, Received, Service,
-    Transmit,
+    Arrival, Closed, ConnectionId, Connections, Key, Kind, Next, PeerAddress, Rates, Received,
+    Service, Transmit,
 };
 use transport::ServerOptions;
 
@@ -48,7 +48,7 @@ impl Service for Pausing {
     type Mail = ();
 
     fn accept_budget(&mut self, io: &mut impl Connections<()>) -> usize {
-        io.set_handshake_limit(100);
+        io.set_limits(Rates::default(), Vec::new(), 100);
         usize::MAX
     }
 

@@ -72,14 +72,8 @@ pub struct FromLoop(pub(crate) BetweenLoops);
 /// What is in [`FromLoop`].
 #[derive(Debug)]
 pub(crate) enum BetweenLoops {
-    /// A message for some of the targets of a match, all of this loop.
-    Deliver {
-        message: Arc<ApplicationMessage>,
-        set: Arc<MatchSet>,
-        range: Range<usize>,
-        /// Of a RETAIN message.
-        retaining: Option<UnderWay>,
-    },
+    /// Messages for some of the targets of a match, all of this loop.
+    Deliver(Together),
     /// A publication to a topic that this loop owns.
     ToOwner(Box<ToOwner>),
     /// The owner of its topic has handled a publication of this loop.
@@ -97,6 +91,50 @@ pub(crate) enum BetweenLoops {
     Entering(Login),
     /// At the end of a turn: what is for other nodes is to be sent.
     FlushPeers,
+}
+
+/// Messages that go to the same receivers, one after the other.
+#[derive(Debug)]
+pub(crate) struct Together {
+    pub(crate) first: Arc<ApplicationMessage>,
+    pub(crate) others: Vec<Arc<ApplicationMessage>>,
+    pub(crate) set: Arc<MatchSet>,
+    /// The receivers, among the targets of the match.
+    pub(crate) range: Range<usize>,
+    /// Of a RETAIN message, which goes alone.
+    pub(crate) retaining: Option<UnderWay>,
+}
+
+impl Together {
+    /// How many go together at most.
+    const MOST: usize = 16;
+
+    /// Adds a message to what was sent last, if both go to the same receivers, and neither has RETAIN.
+    pub(crate) fn add(
+        last: &mut LoopMessage,
+        message: &mut Option<Arc<ApplicationMessage>>,
+        set: &Arc<MatchSet>,
+        range: &Range<usize>,
+    ) -> bool {
+        match last {
+            LoopMessage::Loop(FromLoop(BetweenLoops::Deliver(together)))
+                if Arc::ptr_eq(&together.set, set) && together.range == *range =>
+            {
+                let added = message.take_if(|message| together.takes(message));
+                let is_added = added.is_some();
+                if is_added && together.others.is_empty() {
+                    together.others.reserve_exact(Self::MOST - 1);
+                }
+                together.others.extend(added);
+                is_added
+            }
+            _ => false,
+        }
+    }
+
+    fn takes(&self, message: &ApplicationMessage) -> bool {
+        self.retaining.is_none() && !message.retain && self.others.len() + 1 < Self::MOST
+    }
 }
 
 impl From<BetweenLoops> for LoopMessage {

@@ -1,5 +1,7 @@
 //! A loop as the service of its connections: what they bring, timers, messages of loops.
 
+use std::sync::Arc;
+
 use mqtt_proto::{PacketType, peek_frame};
 use mqtt_session::{Timestamp, class_of};
 use net_api::{
@@ -10,7 +12,8 @@ use store_state::api::Store as _;
 use super::ClientLoop;
 use super::frames::CONTROL_LIMIT;
 use crate::clients::{
-    BetweenLoops, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, key_of,
+    BetweenLoops, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer,
+    Together, key_of,
 };
 use crate::inspect::answer as inspect;
 use crate::inspect::view::View;
@@ -298,8 +301,11 @@ impl<R: Rim> Service for ClientLoop<R> {
             LoopMessage::Reload(settings, done) => {
                 let classes = settings.classes.iter();
                 let groups = classes.map(|class| class.limits.rates);
-                io.set_rates(settings.limits.rates, groups.collect());
-                io.set_handshake_limit(settings.handshake_timeout_ms);
+                io.set_limits(
+                    settings.limits.rates,
+                    groups.collect(),
+                    settings.handshake_timeout_ms,
+                );
                 self.base.settings = settings;
                 for key in self.clients.keys() {
                     if let Some(client) = self.clients.get(key)
@@ -382,13 +388,17 @@ impl<R: Rim> ClientLoop<R> {
     /// What another loop has sent, or this one to itself.
     pub(crate) fn loop_message(&mut self, io: &mut impl LoopIo, message: BetweenLoops) {
         match message {
-            BetweenLoops::Deliver {
-                message,
+            BetweenLoops::Deliver(Together {
+                first,
+                others,
                 set,
                 range,
                 retaining,
-            } => {
-                self.deliver_range(io, &message, &set, range);
+            }) => {
+                self.deliver_range(io, first, &set, range.clone());
+                for message in others {
+                    self.deliver_range(io, message, &set, range.clone());
+                }
                 // Until here a session of this loop could be given an older message than it has.
                 drop(retaining);
             }
@@ -404,7 +414,7 @@ impl<R: Rim> ClientLoop<R> {
                     _retaining,
                 } = *publication;
                 if delivers {
-                    self.deliver_to_sessions(io, &message, &set, of_broker.as_ref());
+                    self.deliver_to_sessions(io, Arc::clone(&message), &set, of_broker.as_ref());
                 }
                 asks.ask(self.base.node.store(), &mut self.calls, &message);
                 io.send(Behind(from), BetweenLoops::Handled(owned).into());

@@ -40,11 +40,11 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn deliver_range(
         &mut self,
         io: &mut impl LoopIo,
-        message: &Arc<ApplicationMessage>,
+        message: Arc<ApplicationMessage>,
         set: &Arc<MatchSet>,
         mut range: Range<usize>,
     ) {
-        if let Some(publisher) = self.deliveries.before(message) {
+        if let Some(publisher) = self.deliveries.before(&message) {
             self.deliver_all_of(io, publisher);
             self.count_waiting();
         }
@@ -52,13 +52,16 @@ impl<R: Rim> ClientLoop<R> {
             let at_once = range.start + AT_ONCE;
             while !range.is_empty() && range.start < at_once && !io.has_done_enough() {
                 let piece = next_piece(&mut range);
-                self.deliver_piece(io, message, set, piece);
+                if range.is_empty() {
+                    return self.deliver_piece(io, message, set, piece);
+                }
+                self.deliver_piece(io, Arc::clone(&message), set, piece);
             }
             if range.is_empty() {
                 return;
             }
         }
-        self.put_off(io, message, set, range, None);
+        self.put_off(io, &message, set, range, None);
     }
 
     /// Gives a message to the rest of the groups of its match, in later turns.
@@ -110,7 +113,7 @@ impl<R: Rim> ClientLoop<R> {
     fn deliver_piece(
         &mut self,
         io: &mut impl LoopIo,
-        message: &Arc<ApplicationMessage>,
+        message: Arc<ApplicationMessage>,
         set: &MatchSet,
         range: Range<usize>,
     ) {
@@ -153,7 +156,7 @@ impl<R: Rim> ClientLoop<R> {
             ..
         } = &mut waiting;
         match groups {
-            None => self.deliver_piece(io, message, set, piece),
+            None => self.deliver_piece(io, Arc::clone(message), set, piece),
             Some(to) => self.deliver_to_next_groups(io, message, set, piece, to),
         }
         if !waiting.range.is_empty() {

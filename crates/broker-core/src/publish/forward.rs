@@ -232,7 +232,7 @@ impl<R: Rim> ClientLoop<R> {
                 Whom::Group(group) => self.receive_for_group(io, from, &message, &group, once),
                 Whom::Sessions => {
                     let set = self.find(io, &message);
-                    self.deliver_to_sessions(io, &message, &set, once);
+                    self.deliver_to_sessions(io, message, &set, once);
                 }
                 Whom::Anybody { served } => self.receive_for_anybody(io, &message, &served, once),
             }
@@ -247,7 +247,7 @@ impl<R: Rim> ClientLoop<R> {
         once: Option<&Origin>,
     ) {
         let set = self.find(io, message);
-        self.deliver_to_sessions(io, message, &set, once);
+        self.deliver_to_sessions(io, Arc::clone(message), &set, once);
         if set.groups.is_empty() {
             return;
         }

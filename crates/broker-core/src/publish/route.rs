@@ -1,5 +1,6 @@
 //! A message's way to its receivers.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +18,9 @@ use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
 use store_state::retain::{ConnectionNumber, Writer};
 
 use crate::backpressure::throttle::Receivers;
-use crate::clients::{BetweenLoops, Client, LoopIo, Timer, effective, record, record_drop};
+use crate::clients::{
+    BetweenLoops, Client, LoopIo, Timer, Together, effective, record, record_drop,
+};
 use crate::connect::taking::{Settled, Settling};
 use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
@@ -99,7 +102,7 @@ impl<R: Rim> ClientLoop<R> {
             message.publisher_hash = ordering_hash(client.session.client_id());
         }
         let source = self.source(&message, from, packet_id);
-        self.distribute_now(io, &Arc::new(message), source, set)
+        self.distribute_now(io, Arc::new(message), source, set)
     }
 
     fn source(
@@ -153,13 +156,13 @@ impl<R: Rim> ClientLoop<R> {
         // it, or after that.
         let _retaining = message.retain.then(|| self.base.node.retaining.begin());
         let set = self.find(io, message);
-        self.distribute_now(io, message, source, set)
+        self.distribute_now(io, Arc::clone(message), source, set)
     }
 
     fn distribute_now(
         &mut self,
         io: &mut impl LoopIo,
-        message: &Arc<ApplicationMessage>,
+        message: Arc<ApplicationMessage>,
         source: Source,
         set: Arc<MatchSet>,
     ) -> Option<ReasonCode> {
@@ -167,7 +170,7 @@ impl<R: Rim> ClientLoop<R> {
             // What waits for members goes before what comes later.
             self.members_may_be_known(io);
         }
-        let retain = message.retain && self.can_retain(io, message, &source);
+        let retain = message.retain && self.can_retain(io, &message, &source);
         let owned = self.deliveries.elsewhere.handle_publication(
             message.body.topic_bytes(),
             retain,
@@ -176,9 +179,11 @@ impl<R: Rim> ClientLoop<R> {
         );
         if set.is_direct() && !retain && owned.is_none() && source.once.is_none() {
             // Most messages: nobody keeps it, and all who get it are connected to this node.
+            let answer = answer_to(&self.base.stats, &message, &set);
             self.deliver_to_sessions(io, message, &set, None);
-            return Some(answer_to(&self.base.stats, message, &set));
+            return Some(answer);
         }
+        let message = &message;
         let mut recorders = Recorders {
             shards: self.matching_shards(&set, message).to_vec(),
             routed_by: set.known.clone(),
@@ -224,7 +229,7 @@ impl<R: Rim> ClientLoop<R> {
                 _retaining: message.retain.then(|| self.base.node.retaining.begin()),
             }));
         } else if !source.repeated {
-            self.deliver_to_sessions(io, message, &set, source.of_broker());
+            self.deliver_to_sessions(io, Arc::clone(message), &set, source.of_broker());
         }
         if !source.repeated {
             self.forward(io, message, &set, source.key, source.of_broker(), awaits);
@@ -279,7 +284,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn deliver_to_sessions(
         &mut self,
         io: &mut impl LoopIo,
-        message: &Arc<ApplicationMessage>,
+        message: Arc<ApplicationMessage>,
         set: &Arc<MatchSet>,
         once: Option<&Origin>,
     ) {
@@ -289,22 +294,25 @@ impl<R: Rim> ClientLoop<R> {
         self.base
             .share
             .charge(units(set.targets.len() / TARGETS_PER_UNIT));
-        for (loop_index, range) in &set.loops {
-            if *loop_index == self.base.index {
+        // Not one reference more than there are receivers: counting them is synchronised.
+        let messages = repeat_n(message, set.loops.len());
+        for ((to, range), message) in set.loops.iter().zip(messages) {
+            if *to == self.base.index {
                 self.deliver_range(io, message, set, range.clone());
             } else {
-                let (message, set, range) = (Arc::clone(message), Arc::clone(set), range.clone());
-                let retaining = message.retain.then(|| self.base.node.retaining.begin());
-                io.send(
-                    *loop_index,
-                    BetweenLoops::Deliver {
-                        message,
-                        set,
-                        range,
-                        retaining,
-                    }
-                    .into(),
-                );
+                let mut message = Some(message);
+                io.add_to_last(*to, |last| Together::add(last, &mut message, set, range));
+                // Else it goes along with the one before it.
+                if let Some(first) = message {
+                    let together = Together {
+                        retaining: first.retain.then(|| self.base.node.retaining.begin()),
+                        first,
+                        others: Vec::new(),
+                        set: Arc::clone(set),
+                        range: range.clone(),
+                    };
+                    io.send(*to, BetweenLoops::Deliver(together).into());
+                }
             }
         }
     }
@@ -493,7 +501,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn deliver_targets(
         &mut self,
         io: &mut impl LoopIo,
-        message: &Arc<ApplicationMessage>,
+        message: Arc<ApplicationMessage>,
         set: &MatchSet,
         range: Range<usize>,
     ) {
@@ -502,20 +510,22 @@ impl<R: Rim> ClientLoop<R> {
             0 | 1 => Came::Alone,
             _ => Came::WithOthers,
         };
-        for target in set.targets.get(range).unwrap_or_default() {
+        let targets = set.targets.get(range).unwrap_or_default();
+        let messages = repeat_n(message, targets.len());
+        for (target, message) in targets.iter().zip(messages) {
             let stored =
                 target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
             if !stored
                 && target.wants(|| self.behind_route(target.session).to_bits() == message.publisher)
             {
                 let key = target.session.key();
-                let delivery = delivery(message, target);
                 if self.clients.get(key).is_some_and(Client::lingers) {
-                    let shards = self.matching_shards(set, message);
+                    let shards = self.matching_shards(set, &message);
+                    let delivery = delivery(message, target);
                     let led = self.led_to(io, key, delivery, Some((shards, &set.known)));
                     self.deliver_led(io, led, came);
                 } else {
-                    self.deliver_to_client(io, key, delivery, came);
+                    self.deliver_to_client(io, key, delivery(message, target), came);
                 }
             }
         }
@@ -848,9 +858,8 @@ fn answer_to(stats: &BrokerStats, message: &ApplicationMessage, set: &MatchSet) 
     ReasonCode::NoMatchingSubscribers
 }
 
-fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {
+fn delivery(message: Arc<ApplicationMessage>, target: &Target) -> Delivery {
     Delivery {
-        message: Arc::clone(message),
         qos: effective(message.qos, target.qos),
         // [MQTT-3.3.1-12] [MQTT-3.3.1-13] as published if asked for, else 0 for those who subscribed before
         retain: message.retain && target.retain_as_published,
@@ -859,5 +868,6 @@ fn delivery(message: &Arc<ApplicationMessage>, target: &Target) -> Delivery {
             ids => ids.clone(),
         },
         group: None,
+        message,
     }
 }

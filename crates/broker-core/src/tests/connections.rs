@@ -91,11 +91,9 @@ impl Connections<LoopMessage> for Memory {
         self.connections.len()
     }
 
-    fn set_rates(&mut self, _: Rates, _: Vec<Rates>) {}
+    fn set_limits(&mut self, _: Rates, _: Vec<Rates>, _: u64) {}
 
     fn set_rate_group(&mut self, _: ConnectionId, _: RateGroup) {}
-
-    fn set_handshake_limit(&mut self, _: u64) {}
 
     fn tag(&self, connection: ConnectionId) -> Option<u64> {
         self.connections.get(connection).map(|c| c.tag)
@@ -212,6 +210,13 @@ impl Connections<LoopMessage> for Memory {
             Destination::Loop(to) => self.outgoing.push((to, messages)),
             Destination::Behind(to) => self.behind.push((to, messages)),
         }
+    }
+
+    fn add_to_last(&mut self, to: usize, add: impl FnOnce(&mut LoopMessage) -> bool) -> bool {
+        // As in the queue of each loop.
+        let mut queued = self.outgoing.iter_mut().rev();
+        let last = queued.find(|(other, _)| *other == to);
+        last.is_some_and(|(_, messages)| add(messages))
     }
 
     fn accompany(&mut self, messages: LoopMessage) {
