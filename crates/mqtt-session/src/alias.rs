@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 
 use mqtt_proto::Publish;
 
+use crate::rare::Rare;
 use crate::{Policy, Violation};
 
 /// Aliases that the client has set.
@@ -30,7 +31,7 @@ impl InboundAliases {
 /// alias was set to a name that the policy did not admit.
 #[inline]
 pub(crate) fn resolve<'s>(
-    aliases: &'s mut Option<Box<InboundAliases>>,
+    rare: &'s mut Rare,
     publish: &Publish<'s>,
     maximum: u16,
     policy: &Policy,
@@ -42,7 +43,7 @@ pub(crate) fn resolve<'s>(
     if alias.get() > maximum {
         return Err(Violation::TopicAliasTooHigh);
     }
-    let topics = &mut aliases.get_or_insert_default().topics;
+    let topics = &mut rare.make_inbound_aliases().topics;
     let index = usize::from(alias.get()) - 1;
     if topics.len() <= index {
         topics.resize_with(index + 1, || None);

@@ -1,6 +1,5 @@
 //! CONNECT and CONNACK: what is checked before there is a session, and how one begins or resumes.
 
-use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use mqtt_proto::{
@@ -10,8 +9,10 @@ use mqtt_proto::{
 
 use crate::alias::OutboundAliases;
 use crate::declared::Declared;
-use crate::patterns::Patterns;
+use crate::qos0_queue::Qos0Queue;
+use crate::rare::{Rare, RareParts};
 use crate::session::Announced;
+use crate::subscriptions::Subscriptions;
 use crate::will::Will;
 use crate::{ClassId, Policy, Session, Timestamp};
 
@@ -168,22 +169,16 @@ impl Session {
     pub(crate) fn detached(version: ProtocolVersion, client_id: Box<str>, now: Timestamp) -> Self {
         Self {
             client_id,
-            username: None,
-            subscriptions: Vec::new(),
-            patterns: Patterns::default(),
-            subscription_bytes: 0,
+            subscriptions: Subscriptions::default(),
             control: Vec::new(),
-            qos0: VecDeque::new(),
+            qos0: Qos0Queue::default(),
             outbound: None,
             inbound: None,
-            inbound_aliases: None,
-            outbound_aliases: None,
-            will: None,
+            rare: Rare::default(),
             durable: None,
             since: now,
             queue_bytes: 0,
             session_expiry: 0,
-            client_maximum_packet_size: u32::MAX,
             keep_alive: 0,
             client_receive_maximum: u16::MAX,
             window: 1,
@@ -227,16 +222,10 @@ impl Session {
         now: Timestamp,
     ) {
         let properties = &connect.properties;
-        self.username = connect.username.map(Into::into);
-        // [MQTT-3.1.3-9] the will of the previous connection is replaced before its delay passed.
-        self.will = connect.will.as_ref().map(Will::new);
         self.since = now;
         self.version = connect.version;
         self.online = true;
         self.class = accepted.class;
-        self.client_maximum_packet_size = properties
-            .maximum_packet_size
-            .map_or(u32::MAX, NonZeroU32::get);
         self.client_receive_maximum = properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get);
         self.set_window(policy);
         self.announced.receive_maximum = policy.receive_maximum.max(1);
@@ -247,8 +236,17 @@ impl Session {
         };
         // [MQTT-3.1.2-26] [MQTT-3.1.2-27]
         let aliases_out = properties.topic_alias_maximum.unwrap_or(0);
-        self.outbound_aliases = NonZeroU16::new(aliases_out.min(policy.topic_alias_maximum_out))
-            .map(|maximum| Box::new(OutboundAliases::new(maximum)));
+        let aliases_out = NonZeroU16::new(aliases_out.min(policy.topic_alias_maximum_out));
+        self.rare = Rare::new(RareParts {
+            username: connect.username.map(Into::into),
+            // [MQTT-3.1.3-9] the will of the previous connection is replaced before its delay passed.
+            will: connect.will.as_ref().map(Will::new),
+            inbound_aliases: None,
+            outbound_aliases: aliases_out.map(|maximum| Box::new(OutboundAliases::new(maximum))),
+            client_maximum_packet_size: properties
+                .maximum_packet_size
+                .map_or(u32::MAX, NonZeroU32::get),
+        });
         let requested = requested_expiry(connect, policy);
         self.declared = Declared::by(connect, requested);
         self.session_expiry = session_expiry(connect, policy);

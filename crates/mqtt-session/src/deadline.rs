@@ -60,9 +60,7 @@ impl Session {
     }
 
     fn will_deadline(&self) -> Option<Timestamp> {
-        self.will
-            .as_ref()
-            .map(|will| self.since.add_secs(will.delay))
+        self.rare.will().map(|will| self.since.add_secs(will.delay))
     }
 
     fn expiry_deadline(&self) -> Option<Timestamp> {
@@ -72,6 +70,6 @@ impl Session {
     /// Takes the will message to publish it now, whatever its delay.
     pub(crate) fn take_will(&mut self, now: Timestamp) -> Option<ApplicationMessage> {
         // [MQTT-3.1.2-10] published once: it is gone from the session.
-        self.will.take().map(|will| will.publish(now))
+        self.rare.take_will().map(|will| will.publish(now))
     }
 }

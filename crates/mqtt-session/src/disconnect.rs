@@ -89,7 +89,7 @@ impl Session {
     ) -> Result<Action<'a>, Violation> {
         if let Some(expiry) = disconnect.properties.session_expiry_interval {
             // §3.14.2.2.2
-            if expiry != 0 && !self.declared.wants_expiry {
+            if expiry != 0 && !self.declared.wants_expiry() {
                 return Err(Violation::SessionExpiryFromZero);
             }
             self.session_expiry = expiry.min(policy.session_expiry_maximum);
@@ -97,7 +97,7 @@ impl Session {
         // [MQTT-3.14.4-3] [MQTT-3.1.2-10] [MQTT3-3.1.2-10] [MQTT3-3.14.4-3] every other reason code
         // leaves the will to be published.
         if disconnect.reason == ReasonCode::Success {
-            self.will = None;
+            self.rare.take_will();
         }
         self.closing = true;
         Ok(Action::Disconnect)
@@ -115,8 +115,7 @@ impl Session {
         self.since = now;
         self.control = Vec::new();
         // [MQTT-3.3.2-7]
-        self.inbound_aliases = None;
-        self.outbound_aliases = None;
+        self.rare.drop_aliases();
         self.detach_inbound();
         let dropped = self.abandon_stored();
         self.detach_outbound();
@@ -124,7 +123,7 @@ impl Session {
         // [MQTT-4.1.0-1] only now may the session end.
         let ended = self.expires_at_close();
         // [MQTT-3.1.2-8] [MQTT3-3.1.2-8]
-        let due = ended || self.will.as_ref().is_some_and(|will| will.delay == 0);
+        let due = ended || self.rare.will().is_some_and(|will| will.delay == 0);
         let will = if due { self.take_will(now) } else { None };
         Detached {
             ended,

@@ -109,7 +109,7 @@ impl Session {
             return Err(Violation::SubscriptionIdFromClient);
         }
         let topic = alias::resolve(
-            &mut self.inbound_aliases,
+            &mut self.rare,
             publish,
             self.announced.topic_alias_maximum,
             policy,
@@ -220,7 +220,7 @@ impl Session {
     fn send_answer(&mut self, packet_id: PacketId, qos: QoS, reason: ReasonCode) {
         // [MQTT-3.1.2-29] a client may ask for no words.
         let words =
-            explain(reason).filter(|_| self.declared.problem_information && self.version.is_v5());
+            explain(reason).filter(|_| self.declared.problem_information() && self.version.is_v5());
         let properties = AckProperties {
             reason_string: words,
             ..AckProperties::default()

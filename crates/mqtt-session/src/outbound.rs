@@ -535,14 +535,7 @@ impl Session {
             }
         }
         taken.extend(self.take_stored_group(group));
-        if self.qos0.iter().any(|waiting| in_group(&waiting.delivery)) {
-            let (theirs, ours): (Vec<_>, Vec<_>) = self
-                .qos0
-                .drain(..)
-                .partition(|waiting| in_group(&waiting.delivery));
-            self.qos0 = ours.into();
-            taken.extend(theirs.into_iter().map(|waiting| waiting.delivery));
-        }
+        taken.extend(self.qos0.take(in_group));
         self.queue_bytes -= taken.iter().map(Delivery::bytes).sum::<u64>();
         taken
     }
@@ -574,7 +567,7 @@ impl Session {
         if let Some(durable) = &mut self.durable {
             durable.drop_waiting(&mut is_kept);
         }
-        self.qos0.retain(|waiting| is_kept(&waiting.delivery));
+        self.qos0.retain(&mut is_kept);
         self.queue_bytes -= bytes;
         dropped
     }
@@ -614,7 +607,7 @@ impl Session {
             durable.release_spare();
         }
         if self.qos0.is_empty() {
-            self.qos0 = VecDeque::new();
+            self.qos0.release();
             if self
                 .outbound
                 .as_ref()
@@ -629,9 +622,7 @@ impl Session {
     /// Frees drained queues that are larger than a trickle needs.
     #[inline]
     pub(crate) fn shrink_drained(&mut self, spare: usize) {
-        if self.qos0.is_empty() && self.qos0.capacity() > spare {
-            self.qos0 = VecDeque::new();
-        }
+        self.qos0.shrink_drained(spare);
         if let Some(outbound) = &mut self.outbound {
             if outbound.queue.is_empty() && outbound.queue.capacity() > spare {
                 outbound.queue = VecDeque::new();

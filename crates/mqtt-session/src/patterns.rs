@@ -25,6 +25,9 @@ pub fn pattern_of(filter: &str) -> Option<Pattern> {
 pub(crate) struct Patterns(Vec<(Pattern, u32)>);
 
 impl Patterns {
+    /// Those of a session that has none.
+    pub(crate) const EMPTY: Self = Self(Vec::new());
+
     pub(crate) fn add(&mut self, filter: &str) {
         let Some(pattern) = pattern_of(filter) else {
             return;

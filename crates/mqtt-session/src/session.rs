@@ -1,23 +1,22 @@
 //! The session's state, its facts, and the dispatch of the client's packets.
 //!
-//! Invariant: at most 240 bytes plus what is in use. Parts that most sessions have no use for most of
+//! Invariant: at most 152 bytes plus what is in use. Parts that most sessions have no use for most of
 //! the time sit behind a box that is freed when they are empty.
-
-use std::collections::VecDeque;
 
 use mqtt_proto::{
     EncodeError, Packet, PacketId, ProtocolVersion, ReasonCode, Subscribe, Unsubscribe,
 };
 
-use crate::alias::{InboundAliases, OutboundAliases};
 use crate::connect::auth;
 use crate::declared::Declared;
 use crate::durable::Durable;
 use crate::inbound::Inbound;
-use crate::outbound::{Outbound, WaitingQos0};
-use crate::patterns::Patterns;
-use crate::will::{Will, WillTarget};
-use crate::{ApplicationMessage, ClassId, Dropped, Policy, Subscription, Timestamp, Violation};
+use crate::outbound::Outbound;
+use crate::qos0_queue::Qos0Queue;
+use crate::rare::Rare;
+use crate::subscriptions::Subscriptions;
+use crate::will::WillTarget;
+use crate::{ApplicationMessage, ClassId, Dropped, Policy, Timestamp, Violation};
 
 /// What CONNACK has announced.
 #[derive(Clone, Copy, Debug)]
@@ -30,24 +29,16 @@ pub(crate) struct Announced {
 #[derive(Debug)]
 pub struct Session {
     pub(crate) client_id: Box<str>,
-    pub(crate) username: Option<Box<str>>,
-    /// Sorted by filter.
-    pub(crate) subscriptions: Vec<Subscription>,
-    /// Of their wildcards.
-    pub(crate) patterns: Patterns,
-    /// Bytes of their filters.
-    pub(crate) subscription_bytes: u64,
+    pub(crate) subscriptions: Subscriptions,
     /// Encoded packets other than PUBLISH that wait for transmission.
     pub(crate) control: Vec<u8>,
     /// QoS 0 deliveries that wait for transmission.
-    pub(crate) qos0: VecDeque<WaitingQos0>,
+    pub(crate) qos0: Qos0Queue,
     /// QoS 1 and 2 deliveries, waiting and in flight.
     pub(crate) outbound: Option<Box<Outbound>>,
     /// QoS 1 and 2 messages from the client that are not finished.
     pub(crate) inbound: Option<Box<Inbound>>,
-    pub(crate) inbound_aliases: Option<Box<InboundAliases>>,
-    pub(crate) outbound_aliases: Option<Box<OutboundAliases>>,
-    pub(crate) will: Option<Box<Will>>,
+    pub(crate) rare: Rare,
     /// What a session that a store holds has beside; `None`: a transient one.
     pub(crate) durable: Option<Box<Durable>>,
     /// Online: when the last packet came. Offline: when the network connection was closed.
@@ -56,8 +47,6 @@ pub struct Session {
     pub(crate) queue_bytes: u64,
     /// Seconds.
     pub(crate) session_expiry: u32,
-    /// The client's Maximum Packet Size in bytes; `u32::MAX`: none.
-    pub(crate) client_maximum_packet_size: u32,
     /// Seconds; 0: none.
     pub(crate) keep_alive: u16,
     /// The client's Receive Maximum.
@@ -154,7 +143,7 @@ impl Session {
             Packet::Disconnect(disconnect) => self.handle_disconnect(disconnect, policy),
             // [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
             Packet::Connect(_) => Err(Violation::SecondConnect),
-            Packet::Auth(_) if self.declared.enhanced => Ok(Action::Authenticate),
+            Packet::Auth(_) if self.declared.enhanced() => Ok(Action::Authenticate),
             // [MQTT-4.12.0-7]
             Packet::Auth(_) => Err(Violation::UnexpectedAuth),
             Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
@@ -181,7 +170,7 @@ impl Session {
         );
         // [MQTT-3.1.2-24] never larger than the client's Maximum Packet Size, then [MQTT-3.1.2-25]
         // as if it had been sent.
-        if self.control.len() - start > self.client_maximum_packet_size as usize {
+        if self.control.len() - start > self.rare.client_maximum_packet_size() as usize {
             self.control.truncate(start);
             return false;
         }
@@ -203,7 +192,7 @@ impl Session {
     /// The user name of the last CONNECT.
     #[must_use]
     pub fn username(&self) -> Option<&str> {
-        self.username.as_deref()
+        self.rare.username()
     }
 
     /// The protocol version of the last CONNECT.
@@ -215,7 +204,7 @@ impl Session {
     /// Whether the last CONNECT said that the client is a bridge.
     #[must_use]
     pub fn is_bridge(&self) -> bool {
-        self.declared.is_bridge
+        self.declared.is_bridge()
     }
 
     /// Whether there is a network connection.
@@ -248,18 +237,18 @@ impl Session {
     /// [`Self::handle_connection_closed`]: whether one waits for its delay.
     #[must_use]
     pub fn has_will(&self) -> bool {
-        self.will.is_some()
+        self.rare.will().is_some()
     }
 
     /// The topic of the will message that is owed, and whether it is to be retained.
     #[must_use]
     pub fn will(&self) -> Option<(&str, bool)> {
-        self.will.as_ref().map(|will| will.target())
+        self.rare.will().map(|will| will.target())
     }
 
     /// The will message is not owed any more.
     pub fn discard_will(&mut self) {
-        self.will = None;
+        self.rare.take_will();
     }
 
     /// The keep alive in force, in seconds; 0: none.
@@ -278,12 +267,10 @@ impl Session {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.client_id.len()
-            + self.username.as_ref().map_or(0, |name| name.len())
-            + self.subscriptions.capacity() * size_of::<Subscription>()
-            + self.patterns.heap_len()
-            + self.subscription_bytes as usize
+            + self.rare.heap_bytes()
+            + self.subscriptions.heap_bytes()
             + self.control.capacity()
-            + self.qos0.capacity() * size_of::<WaitingQos0>()
+            + self.qos0.heap_bytes()
             + self
                 .outbound
                 .as_ref()
@@ -292,15 +279,6 @@ impl Session {
                 .inbound
                 .as_ref()
                 .map_or(0, |inbound| inbound.heap_bytes())
-            + self
-                .inbound_aliases
-                .as_ref()
-                .map_or(0, |aliases| aliases.heap_bytes())
-            + self
-                .outbound_aliases
-                .as_ref()
-                .map_or(0, |aliases| aliases.heap_bytes())
-            + self.will.as_ref().map_or(0, |will| will.heap_bytes())
             + self
                 .durable
                 .as_ref()
@@ -311,7 +289,7 @@ impl Session {
 /// The will message that is owed, without its payload.
 #[must_use]
 pub fn will_target(session: &Session) -> Option<WillTarget> {
-    session.will.as_ref().map(|will| will.described())
+    session.rare.will().map(|will| will.described())
 }
 
 /// The class of a session's client, as the server said when it opened the session.
@@ -323,7 +301,7 @@ pub fn class_of(session: &Session) -> ClassId {
 /// The client's Maximum Packet Size in bytes; `None`: it takes any.
 #[must_use]
 pub fn maximum_packet_size(session: &Session) -> Option<u32> {
-    let size = session.client_maximum_packet_size;
+    let size = session.rare.client_maximum_packet_size();
     (size != u32::MAX).then_some(size)
 }
 
@@ -339,9 +317,9 @@ mod tests {
     #[test]
     fn a_session_stays_small() {
         // Each client has one, connected or lingering: docs/internals/budget.md.
-        assert_eq!(size_of::<Session>(), 240);
+        assert_eq!(size_of::<Session>(), 152);
         assert!(size_of::<crate::slot::Slot>() <= 32);
-        assert!(size_of::<Subscription>() <= 32);
+        assert!(size_of::<crate::Subscription>() <= 32);
         assert!(size_of::<crate::Delivery>() <= 32);
         assert!(size_of::<ApplicationMessage>() <= 72);
     }

@@ -308,8 +308,8 @@ impl Session {
         durable.forget_questions();
         self.outbound = None;
         self.queue_bytes = 0;
-        let waiting = std::mem::take(&mut self.qos0).into_iter();
-        waiting
+        self.qos0
+            .drain()
             .map(|waiting| Dropped {
                 message: waiting.delivery.message,
                 reason: DropReason::OfflineQos0,

@@ -10,7 +10,8 @@ use mqtt_proto::{
     SubscriptionOptions, UnsubAck, Unsubscribe,
 };
 
-use crate::patterns::{Pattern, Patterns, pattern_of};
+use crate::patterns::{Pattern, pattern_of};
+use crate::subscriptions::Subscriptions;
 use crate::{Action, Policy, Session, Violation};
 
 /// One subscription of a session.
@@ -28,26 +29,19 @@ pub struct Subscription {
 
 /// All subscriptions of a session, between two of its connections.
 #[derive(Debug)]
-pub struct TakenSubscriptions {
-    /// Sorted by filter.
-    subscriptions: Vec<Subscription>,
-    /// Of their wildcards.
-    patterns: Patterns,
-    /// Bytes of their filters.
-    bytes: u64,
-}
+pub struct TakenSubscriptions(Subscriptions);
 
 impl TakenSubscriptions {
     /// The subscriptions, sorted by filter.
     #[must_use]
     pub fn subscriptions(&self) -> &[Subscription] {
-        &self.subscriptions
+        self.0.as_slice()
     }
 
     /// Bytes of the filters of all subscriptions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.bytes()
     }
 }
 
@@ -65,7 +59,7 @@ impl Session {
         policy: &Policy,
     ) -> Result<(SubscriptionFilter<'f>, SubscriptionOptions), ReasonCode> {
         let (parsed, granted) = policy.admit_filter(filter, options)?;
-        let full = self.subscriptions.len() >= policy.subscriptions as usize;
+        let full = self.subscriptions().len() >= policy.subscriptions as usize;
         if full && self.subscription(filter).is_none() {
             return Err(ReasonCode::QuotaExceeded);
         }
@@ -78,10 +72,11 @@ impl Session {
         let Some(pattern) = pattern_of(filter) else {
             return true;
         };
-        if self.patterns.contains(&pattern) || fresh.contains(&pattern) {
+        let known = self.subscriptions.patterns();
+        if known.contains(&pattern) || fresh.contains(&pattern) {
             return true;
         }
-        let has_room = self.patterns.len() + fresh.len() < policy.wildcard_patterns as usize;
+        let has_room = known.len() + fresh.len() < policy.wildcard_patterns as usize;
         if has_room {
             fresh.push(pattern);
         }
@@ -134,38 +129,33 @@ impl Session {
     /// [`Self::restore_subscriptions`].
     #[must_use]
     pub fn take_subscriptions(&mut self) -> TakenSubscriptions {
-        TakenSubscriptions {
-            subscriptions: std::mem::take(&mut self.subscriptions),
-            patterns: std::mem::take(&mut self.patterns),
-            bytes: std::mem::take(&mut self.subscription_bytes),
-        }
+        TakenSubscriptions(std::mem::take(&mut self.subscriptions))
     }
 
     /// Gives the session of a later connection the subscriptions that were taken out of an earlier one's, instead
     /// of its own. The work does not depend on their number.
     pub fn restore_subscriptions(&mut self, taken: TakenSubscriptions) {
-        self.subscriptions = taken.subscriptions;
-        self.patterns = taken.patterns;
-        self.subscription_bytes = taken.bytes;
+        self.subscriptions = taken.0;
     }
 
     /// The session's subscriptions, sorted by filter.
     #[must_use]
     pub fn subscriptions(&self) -> &[Subscription] {
-        &self.subscriptions
+        self.subscriptions.as_slice()
     }
 
     /// The subscription with exactly this filter.
     #[must_use]
     pub fn subscription(&self, filter: &str) -> Option<&Subscription> {
-        position_of(&self.subscriptions, filter)
-            .ok()
-            .and_then(|index| self.subscriptions.get(index))
+        self.subscriptions.get(filter)
     }
 
     /// Bytes of the filters of all subscriptions, and the patterns of wildcards in them, each once.
     pub fn filters(&self) -> (u64, impl Iterator<Item = &Pattern>) {
-        (self.subscription_bytes, self.patterns.iter())
+        (
+            self.subscriptions.bytes(),
+            self.subscriptions.patterns().iter(),
+        )
     }
 
     /// Adds a subscription, or replaces the one with the same filter [MQTT-3.8.4-3]
@@ -178,44 +168,7 @@ impl Session {
     /// the subscriptions of the session, once for each call: a call for each filter would move all
     /// subscriptions for each.
     pub fn add_subscriptions(&mut self, subscriptions: Vec<Subscription>) {
-        let mut new = Vec::new();
-        for subscription in subscriptions {
-            match position_of(&self.subscriptions, &subscription.filter) {
-                Ok(index) => {
-                    if let Some(known) = self.subscriptions.get_mut(index) {
-                        *known = subscription;
-                    }
-                }
-                Err(_) => new.push(subscription),
-            }
-        }
-        if new.is_empty() {
-            return;
-        }
-        // Stable: of several with the same filter the last one stays.
-        new.sort_by(|a, b| a.filter.cmp(&b.filter));
-        new.dedup_by(|later, kept| {
-            let same = later.filter == kept.filter;
-            if same {
-                std::mem::swap(later, kept);
-            }
-            same
-        });
-        self.subscription_bytes += new.iter().map(|s| s.filter.len() as u64).sum::<u64>();
-        for subscription in &new {
-            self.patterns.add(&subscription.filter);
-        }
-        if self.subscriptions.is_empty() {
-            // Most clients have one subscription.
-            self.subscriptions.reserve_exact(new.len());
-        }
-        match <[Subscription; 1]>::try_from(new) {
-            Ok([one]) => {
-                let index = position_of(&self.subscriptions, &one.filter).unwrap_or_else(|at| at);
-                self.subscriptions.insert(index, one);
-            }
-            Err(several) => merge(&mut self.subscriptions, several),
-        }
+        self.subscriptions.add(subscriptions);
     }
 
     /// Removes the subscription with exactly this filter [MQTT-3.10.4-1] [MQTT3-3.10.4-1].
@@ -226,32 +179,7 @@ impl Session {
     /// The same with several, in work that is linear in the subscriptions of the session, once for each
     /// call. Returns those that were there.
     pub fn remove_subscriptions(&mut self, filters: &[&str]) -> Vec<Subscription> {
-        let mut found: Vec<usize> = filters
-            .iter()
-            .filter_map(|filter| position_of(&self.subscriptions, filter).ok())
-            .collect();
-        let removed: Vec<Subscription> = if let [index] = found[..] {
-            vec![self.subscriptions.remove(index)]
-        } else {
-            found.sort_unstable();
-            found.dedup();
-            let mut found = found.into_iter().peekable();
-            let mut index = 0;
-            let is_found = |_: &mut Subscription| {
-                index += 1;
-                found.next_if_eq(&(index - 1)).is_some()
-            };
-            self.subscriptions.extract_if(.., is_found).collect()
-        };
-        let bytes = removed.iter().map(|s| s.filter.len() as u64).sum::<u64>();
-        self.subscription_bytes -= bytes;
-        for subscription in &removed {
-            self.patterns.remove(&subscription.filter);
-        }
-        if self.subscriptions.is_empty() {
-            self.subscriptions = Vec::new();
-        }
-        removed
+        self.subscriptions.remove(filters)
     }
 
     pub(crate) fn handle_subscribe<'a>(
@@ -296,28 +224,4 @@ impl Session {
         (self.version.is_v5() && self.is_inbound_id_in_use(packet_id))
             .then_some(ReasonCode::PacketIdentifierInUse)
     }
-}
-
-/// The place of the subscription with exactly this filter among sorted ones; `Err`: the place where it would stand.
-fn position_of(subscriptions: &[Subscription], filter: &str) -> Result<usize, usize> {
-    subscriptions.binary_search_by(|subscription| (*subscription.filter).cmp(filter))
-}
-
-/// Adds subscriptions to sorted ones. Both lists are sorted, and no filter is in both. A place is searched for each
-/// subscription that is added: a sort would compare all filters of the session, once for each part of a SUBSCRIBE.
-fn merge(known: &mut Vec<Subscription>, added: Vec<Subscription>) {
-    let place_of = |known: &[Subscription], one: &Subscription| {
-        known.partition_point(|subscription| subscription.filter < one.filter)
-    };
-    let first = added
-        .first()
-        .map_or(known.len(), |one| place_of(known, one));
-    let mut behind = known.split_off(first).into_iter();
-    known.reserve(behind.len() + added.len());
-    for one in added {
-        let before = place_of(behind.as_slice(), &one);
-        known.extend(behind.by_ref().take(before));
-        known.push(one);
-    }
-    known.extend(behind);
 }

@@ -242,7 +242,7 @@ impl Session {
         now: Timestamp,
     ) -> bool {
         let body = &delivery.message.body;
-        let topic_alias = match &mut self.outbound_aliases {
+        let topic_alias = match self.rare.outbound_aliases() {
             // Not with QoS 2: mqtt.js 5.16 hands out such a message without a topic if it comes without a topic name.
             Some(aliases) if delivery.qos < QoS::ExactlyOnce => aliases.assign(body.topic()),
             Some(_) | None => None,
@@ -259,13 +259,13 @@ impl Session {
             // [MQTT-3.3.4-3] [MQTT-3.3.4-4]
             subscription_ids: delivery.subscription_ids.as_slice(),
         };
-        let limit = self.client_maximum_packet_size as usize;
+        let limit = self.rare.client_maximum_packet_size() as usize;
         if limit != u32::MAX as usize && body.encoded_len(self.version, &header) > limit {
             // A new alias takes room: without it, the packet may fit.
             let Some((alias, true)) = topic_alias else {
                 return false;
             };
-            if let Some(aliases) = &mut self.outbound_aliases {
+            if let Some(aliases) = self.rare.outbound_aliases() {
                 aliases.forget(alias);
             }
             header.topic_alias = None;

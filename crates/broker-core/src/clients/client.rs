@@ -126,6 +126,6 @@ mod tests {
     #[test]
     fn a_client_is_as_small_as_it_was() {
         // Each connection has one, its session included: docs/internals/budget.md.
-        assert_eq!(size_of::<Client>(), 376);
+        assert_eq!(size_of::<Client>(), 288);
     }
 }

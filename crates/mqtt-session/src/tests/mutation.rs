@@ -368,7 +368,7 @@ impl Fuzz {
         while let Some(frame) = peek_frame(rest, Some(version)).expect("good frames") {
             let (first, others) = rest.split_at(frame.len());
             // [MQTT-3.1.2-24]
-            assert!(first.len() <= self.session.client_maximum_packet_size as usize);
+            assert!(first.len() <= self.session.rare.client_maximum_packet_size() as usize);
             Packet::decode(first, version).expect("the session sends good packets");
             rest = others;
         }
