@@ -11,19 +11,31 @@ use socket2::Socket;
 
 use crate::layered::Layered;
 use crate::listener::Profile;
+use crate::packed_address::PackedAddress;
 
-/// How much a connection has had of its rates.
+/// How much a connection has had of its rates. Rates are set by default, so this stands in place.
 #[derive(Debug, Default)]
 pub(crate) struct Metered {
     pub(crate) inbound: RateBucket,
     pub(crate) outbound: RateBucket,
 }
 
+/// What most connections do not have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The time (ms) for which a timer is armed because a rate was exceeded; 0: none.
+    wakes_at_ms: u64,
+    /// The time (ms) until which it may go on closing.
+    closing_until_ms: u64,
+    /// What the service wants dropped with the connection.
+    attached: Option<Box<dyn Any + Send>>,
+}
+
 /// A connection of an event loop. Its buffers exist only while they hold something.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
-    pub(crate) peer: PeerAddress,
+    pub(crate) peer: PackedAddress,
     /// The service's number for the listener that it came by.
     pub(crate) listener: u16,
     /// Of connections that are not plain: what stands between the socket and the service.
@@ -38,8 +50,8 @@ pub(crate) struct Connection {
     pub(crate) rate_group: RateGroup,
     /// The service's own number for the connection.
     pub(crate) tag: u64,
-    /// What the service wants dropped with the connection; few have any, hence the thin pointer.
-    pub(crate) attached: Option<Box<Box<dyn Any + Send>>>,
+    /// Made when something is put in it.
+    rare: Option<Box<Rare>>,
     /// Stands in the list of connections to flush.
     pub(crate) touched: bool,
     /// Stands in the list of connections to read without a new event.
@@ -48,8 +60,6 @@ pub(crate) struct Connection {
     pub(crate) readable: bool,
     /// The peer has said that it sends nothing more: the end of the stream is there to be read.
     pub(crate) peer_closed: bool,
-    /// The time (ms) for which a timer is armed because a rate was exceeded; 0: none.
-    pub(crate) wakes_at_ms: u64,
     /// The service wants no more bytes for now.
     pub(crate) paused: bool,
     /// `pending_in` has not been offered since the pause ended.
@@ -65,12 +75,12 @@ pub(crate) struct Connection {
 pub(crate) enum Phase {
     /// Bytes flow both ways.
     Open,
-    /// What is in `pending_out` is still to be written, until the deadline (ms).
-    Closing { until: u64 },
+    /// What is in `pending_out` is still to be written, until the deadline.
+    Closing,
     /// Our side is shut. Closing a socket with unread input resets the connection, and a reset can
     /// overtake the last packet; so input is read and thrown away until the peer closes or the
-    /// deadline (ms) comes.
-    Lingering { until: u64 },
+    /// deadline comes.
+    Lingering,
 }
 
 /// Bytes that the service has not consumed, and how many before them it has.
@@ -126,7 +136,7 @@ impl Connection {
     ) -> Self {
         Self {
             socket,
-            peer,
+            peer: PackedAddress::from(peer),
             listener: profile.number,
             layers,
             phase: Phase::Open,
@@ -135,17 +145,55 @@ impl Connection {
             metered: Metered::default(),
             rate_group: RateGroup::default(),
             tag: 0,
-            attached: None,
+            rare: None,
             touched: false,
             ready: false,
             readable: false,
-            wakes_at_ms: 0,
             peer_closed: false,
             paused: false,
             unoffered: false,
             write_blocked: false,
             watches_writable: false,
         }
+    }
+
+    /// Takes note that a timer is armed because a rate was exceeded. False: one is armed for that time or an earlier one.
+    pub(crate) fn wake_at(&mut self, at_ms: u64) -> bool {
+        let armed = &mut self.rare().wakes_at_ms;
+        let is_earlier = *armed == 0 || at_ms < *armed;
+        if is_earlier {
+            *armed = at_ms;
+        }
+        is_earlier
+    }
+
+    /// The timer has gone off.
+    pub(crate) fn woken(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.wakes_at_ms = 0;
+        }
+    }
+
+    /// It begins to close, in a phase that ends at a time (ms) at the latest.
+    pub(crate) fn close_until(&mut self, phase: Phase, until_ms: u64) {
+        self.phase = phase;
+        self.rare().closing_until_ms = until_ms;
+    }
+
+    /// The time (ms) at which it must be closed, if it is closing.
+    pub(crate) fn closing_until(&self) -> Option<u64> {
+        let is_closing = self.phase != Phase::Open;
+        let rare = self.rare.as_ref().filter(|_| is_closing)?;
+        Some(rare.closing_until_ms)
+    }
+
+    /// Keeps what is to be dropped with the connection.
+    pub(crate) fn attach(&mut self, attached: Box<dyn Any + Send>) {
+        self.rare().attached = Some(attached);
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     pub(crate) fn register(&self, registry: &Registry, token: Token) -> std::io::Result<()> {
@@ -180,6 +228,6 @@ mod tests {
     #[test]
     fn a_connection_is_as_small_as_it_was() {
         // Each idle connection holds one: docs/internals/budget.md.
-        assert_eq!(size_of::<Connection>(), 128);
+        assert_eq!(size_of::<Connection>(), 96);
     }
 }

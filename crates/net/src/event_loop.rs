@@ -34,6 +34,7 @@ use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
 use crate::io::{Accepted, CONNECTION_TIMER, Envelope, HandedOver, Io, token};
 use crate::layered::Layered;
 use crate::listener::Listener;
+use crate::packed_address::PackedAddress;
 use crate::parking::{
     FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
 };
@@ -653,7 +654,7 @@ impl<S: Service> Core<S> {
 
     fn take_over(&mut self, moved: HandedOver<S::Mail>) {
         let HandedOver { connection, mail } = moved;
-        let peer = connection.peer;
+        let peer = connection.peer.address();
         let is_layered = connection.layers.is_some();
         if let Some(id) = self.io.adopt(connection) {
             if is_layered {
@@ -678,18 +679,15 @@ impl<S: Service> Core<S> {
         let Some(c) = self.io.connections.get_mut(id) else {
             return;
         };
-        c.wakes_at_ms = 0;
-        match c.phase {
-            Phase::Closing { until } | Phase::Lingering { until } if now >= until => {
-                self.io.close(id)
-            }
-            Phase::Open if c.handshake_until().is_some_and(|until| now >= until) => {
-                self.lost(id, Closed::HandshakeTimeout);
-            }
-            _ => {
-                self.io.make_ready(id);
-                self.io.touch(id);
-            }
+        c.woken();
+        let is_open = c.phase == Phase::Open;
+        if c.closing_until().is_some_and(|until| now >= until) {
+            self.io.close(id);
+        } else if is_open && c.handshake_until().is_some_and(|until| now >= until) {
+            self.lost(id, Closed::HandshakeTimeout);
+        } else {
+            self.io.make_ready(id);
+            self.io.touch(id);
         }
     }
 
@@ -727,7 +725,7 @@ impl<S: Service> Core<S> {
         if c.handshake_until().is_some() {
             self.io.stats.listener(c.listener).failed(failure).add(1);
             tracing::debug!(
-                peer = %c.peer,
+                peer = %c.peer.address(),
                 listener = c.listener,
                 reason = failure.name(),
                 error = cause.error().map(tracing::field::display),
@@ -839,8 +837,8 @@ impl<S: Service> Core<S> {
         {
             let is_open = layers.is_open();
             layers.receive(bytes, &mut inner);
-            if !is_open && let Some(client) = layers.client(c.peer) {
-                c.peer = client;
+            if !is_open && let Some(client) = layers.client(c.peer.address()) {
+                c.peer = PackedAddress::from(client);
             }
             if layers.are_done() {
                 c.layers = None;
@@ -953,7 +951,7 @@ impl<S: Service> Core<S> {
                 Ok(0) => {
                     // The peer has closed. If last bytes are still to be written, it may yet read them.
                     c.readable = false;
-                    if matches!(c.phase, Phase::Lingering { .. }) {
+                    if c.phase == Phase::Lingering {
                         self.io.close(id);
                     }
                     return;
@@ -999,7 +997,7 @@ impl<S: Service> Core<S> {
             let Some(c) = self.io.connections.get_mut(id) else {
                 return;
             };
-            if c.write_blocked || matches!(c.phase, Phase::Lingering { .. }) {
+            if c.write_blocked || c.phase == Phase::Lingering {
                 return;
             }
             let open = c.phase == Phase::Open;

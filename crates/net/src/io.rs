@@ -163,9 +163,8 @@ impl<M> Io<M> {
     /// Arms the time at which a connection over its rate goes on, unless an earlier one is armed.
     pub(crate) fn throttle(&mut self, connection: ConnectionId, at_ms: u64) {
         if let Some(c) = self.connections.get_mut(connection)
-            && (c.wakes_at_ms == 0 || at_ms < c.wakes_at_ms)
+            && c.wake_at(at_ms)
         {
-            c.wakes_at_ms = at_ms;
             self.timers
                 .arm(at_ms, CONNECTION_TIMER | connection.to_bits());
         }
@@ -184,7 +183,7 @@ impl<M> Io<M> {
     pub(crate) fn adopt(&mut self, mut connection: Connection) -> Option<ConnectionId> {
         let id = self.connections.next_key();
         if let Err(error) = connection.register(&self.registry, token(id)) {
-            tracing::warn!(%error, peer = %connection.peer, "a connection cannot be watched and is closed");
+            tracing::warn!(%error, peer = %connection.peer.address(), "a connection cannot be watched and is closed");
             drop(connection);
             self.places.free();
             return None;
@@ -223,7 +222,7 @@ impl<M> Io<M> {
             self.close(connection);
             return;
         }
-        c.phase = Phase::Lingering { until };
+        c.close_until(Phase::Lingering, until);
         self.timers
             .arm(until, CONNECTION_TIMER | connection.to_bits());
         self.make_ready(connection);
@@ -274,12 +273,12 @@ impl<M> Connections<M> for Io<M> {
 
     fn attach(&mut self, connection: ConnectionId, attached: Box<dyn Any + Send>) {
         if let Some(c) = self.connections.get_mut(connection) {
-            c.attached = Some(Box::new(attached));
+            c.attach(attached);
         }
     }
 
     fn peer(&self, connection: ConnectionId) -> Option<PeerAddress> {
-        self.connections.get(connection).map(|c| c.peer)
+        self.connections.get(connection).map(|c| c.peer.address())
     }
 
     fn listener(&self, connection: ConnectionId) -> Option<u16> {
@@ -422,7 +421,7 @@ impl<M> Connections<M> for Io<M> {
             None => bytes,
         };
         append(&mut c.pending_out, bytes);
-        c.phase = Phase::Closing { until };
+        c.close_until(Phase::Closing, until);
         c.pending_in = None;
         c.paused = false;
         self.timers

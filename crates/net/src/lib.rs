@@ -22,6 +22,7 @@ mod event_loop;
 mod io;
 mod layered;
 mod listener;
+mod packed_address;
 mod parking;
 mod places;
 mod stats;
