@@ -96,7 +96,7 @@ impl Backpressure {
             // Who floods itself reads its own messages only if its connection is read.
             return false;
         }
-        let hold = client.hold.get_or_insert_default();
+        let hold = client.rare.make(|of| &mut of.hold);
         if hold.of.contains(&publisher) {
             return true;
         }
@@ -175,7 +175,7 @@ impl Backpressure {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        let hold = client.hold.get_or_insert_default();
+        let hold = client.rare.make(|of| &mut of.hold);
         let throttle = hold
             .throttle
             .get_or_insert_with(|| Throttle::new(now, bounds));
@@ -186,7 +186,7 @@ impl Backpressure {
         match step {
             Step::None => {
                 if hold.is_idle() {
-                    client.hold = None;
+                    client.rare.take(|of| &mut of.hold);
                 }
             }
             Step::Spared => turn.base.stats.holds_spared.add(1),
@@ -210,7 +210,10 @@ impl Backpressure {
         turn: &mut Turn<'_, R, Io>,
         key: Key,
     ) {
-        let hold = turn.clients.get_mut(key).and_then(|c| c.hold.as_mut());
+        let hold = turn
+            .clients
+            .get_mut(key)
+            .and_then(|c| c.rare.get_mut(|of| &mut of.hold));
         if let Some(hold) = hold
             && hold.throttle.as_mut().is_some_and(Throttle::handle_timer)
         {
@@ -235,7 +238,7 @@ impl Backpressure {
                 );
             }
             turn.base.stats.holds.add(1);
-            client.hold.get_or_insert_default().by += 1;
+            client.rare.make(|of| &mut of.hold).by += 1;
         }
     }
 
@@ -248,7 +251,7 @@ impl Backpressure {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        if let Some(hold) = &mut client.hold {
+        if let Some(hold) = client.rare.get_mut(|of| &mut of.hold) {
             debug_assert!(hold.by > 0, "each hold is released once");
             hold.by = hold.by.saturating_sub(1);
             if hold.by > 0 {
@@ -267,12 +270,12 @@ impl Backpressure {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        if let Some(hold) = &client.hold {
+        if let Some(hold) = &client.rare.get().hold {
             if hold.is_held() {
                 return;
             }
             if hold.is_idle() {
-                client.hold = None;
+                client.rare.take(|of| &mut of.hold);
             }
         }
         if let Some(connection) = client.connection {
@@ -311,13 +314,15 @@ impl Backpressure {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        let Some(hold) = &client.hold else { return };
+        let Some(hold) = &client.rare.get().hold else {
+            return;
+        };
         let session = &client.session;
         let policy = turn.base.settings.policy_of(class_of(session));
         let drained = session.queue_len() as u64 * 2 < u64::from(policy.queue_messages)
             && session.queue_bytes() * 2 < policy.queue_bytes;
         if drained && (hold.spent || !hold.of.is_empty()) {
-            if let Some(hold) = &mut client.hold
+            if let Some(hold) = client.rare.get_mut(|of| &mut of.hold)
                 && !hold.of.is_empty()
             {
                 hold.drained = hold.drained.saturating_add(1).min(1);
@@ -335,7 +340,7 @@ impl Backpressure {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        if let Some(hold) = &client.hold
+        if let Some(hold) = &client.rare.get().hold
             && hold.until_ms != 0
             && hold.until_ms <= turn.io.now_ms()
         {
@@ -363,7 +368,9 @@ impl Backpressure {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        let Some(hold) = &mut client.hold else { return };
+        let Some(hold) = client.rare.get_mut(|of| &mut of.hold) else {
+            return;
+        };
         let publishers = std::mem::take(&mut hold.of);
         turn.base.stats.holding.sub(publishers.len() as u64);
         hold.until_ms = 0;
@@ -373,7 +380,7 @@ impl Backpressure {
             client.acknowledged = Earned::default();
         }
         if hold.is_idle() {
-            client.hold = None;
+            client.rare.take(|of| &mut of.hold);
         }
         // By a message also within this loop: a released publisher handles what was kept of it, which may end
         // its session and release others in turn. A chain of those must not become a deep recursion.
@@ -440,7 +447,11 @@ impl Backpressure {
         let subscribers: Vec<Key> = turn.clients.keys().collect();
         let mut publishers = Vec::new();
         for key in subscribers {
-            if let Some(hold) = turn.clients.get_mut(key).and_then(|c| c.hold.as_mut()) {
+            if let Some(hold) = turn
+                .clients
+                .get_mut(key)
+                .and_then(|c| c.rare.get_mut(|of| &mut of.hold))
+            {
                 let before = publishers.len();
                 publishers.extend(hold.of.extract_if(.., is_lost));
                 turn.base

@@ -146,7 +146,12 @@ impl Script {
     }
 
     fn hold(&mut self, key: Key) -> Option<&mut Of> {
-        self.bench.clients.get_mut(key)?.hold.as_deref_mut()
+        self.bench
+            .clients
+            .get_mut(key)?
+            .rare
+            .get_mut(|of| &mut of.hold)
+            .map(|of| &mut **of)
     }
 
     /// A publisher in another loop, as messages name it.

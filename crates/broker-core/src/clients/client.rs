@@ -1,19 +1,14 @@
 //! A client of a loop.
 
-use std::sync::Arc;
-
 use mqtt_session::Session;
-use net_api::{ConnectionId, RateBucket};
+use net_api::ConnectionId;
 
-use crate::backpressure::held::{Earned, Hold};
+use super::rare::Rare;
+use crate::backpressure::held::Earned;
 use crate::connect::inbox::{Inbox, Stored};
-use crate::connect::joining::Joining;
 use crate::connect::login_stage::LoggedIn;
-use crate::retained::backlog::Replay;
 use crate::rights::access::Access;
 use crate::session::lingering::Kept;
-use crate::shared::groups::Gauge;
-use crate::subscribe::parts::Parts;
 
 /// A session in its loop.
 #[derive(Debug)]
@@ -24,34 +19,23 @@ pub(crate) struct Client {
     pub(crate) came_us: u64,
     /// The deadline that the loop is armed for; 0: none.
     pub(crate) armed_ms: u64,
-    pub(crate) publish_rate: RateBucket,
-    /// Shows shared groups the session's room; only with shared subscriptions.
-    pub(crate) gauge: Option<Arc<Gauge>>,
     /// What rules know of it. `None`: it is anonymous, and nobody has asked yet.
     pub(crate) access: Option<Box<Access>>,
-    /// Retained messages still to be sent.
-    pub(crate) replay: Option<Box<Replay>>,
-    pub(crate) hold: Option<Box<Hold>>,
     pub(crate) acknowledged: Earned,
     /// What the store knows it by.
     pub(crate) stored: Option<Box<Stored>>,
     /// What the client has authenticated as; anonymous clients have none.
     pub(crate) login: Option<Box<LoggedIn>>,
-    /// The CONNECT still waits for the store.
-    pub(crate) joining: Option<Box<Joining>>,
     /// A SUBSCRIBE or UNSUBSCRIBE waits for the store or for other nodes: nothing more is read meanwhile.
     pub(crate) waits: bool,
     /// Changes of its subscriptions that the inbox has not answered, or has not made as far as is known: it may
     /// have other subscriptions than the session.
     pub(crate) unanswered: u32,
-    /// A SUBSCRIBE or UNSUBSCRIBE that is not answered.
-    pub(crate) parts: Option<Box<Parts>>,
     /// It publishes to a node to which too much is on its way.
     pub(crate) crowds: bool,
     /// It is among the loop's sessions; the others are counted by the store.
     pub(crate) counted: bool,
-    /// Routes that outlive connections.
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) rare: Rare,
     /// Of the connection, among those of the cluster; 0: it is not registered.
     pub(crate) number: u64,
     /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`](crate::ClientLoop::rules) counts them.
@@ -66,20 +50,14 @@ impl Client {
             connection: Some(connection),
             came_us: 0,
             armed_ms: 0,
-            publish_rate: RateBucket::default(),
-            gauge: None,
             access: None,
-            replay: None,
-            hold: None,
             acknowledged: Earned::default(),
             stored: None,
             login: None,
-            joining: None,
             waits: false,
             unanswered: 0,
-            parts: None,
             crowds: false,
-            kept: None,
+            rare: Rare::default(),
             counted: false,
             number: 0,
             judged: 0,
@@ -88,7 +66,7 @@ impl Client {
 
     /// Whether filters of its last packet are in no part yet: the packet is to be offered again.
     pub(crate) fn has_parts_left(&self) -> bool {
-        let parts = self.parts.as_ref();
+        let parts = self.rare.get().parts.as_ref();
         parts.is_some_and(|parts| parts.bytes_left > 0)
     }
 
@@ -104,7 +82,7 @@ impl Client {
 
     /// Whether its routes have outlived its connection, and lead to whoever has succeeded it.
     pub(crate) fn lingers(&self) -> bool {
-        matches!(self.kept.as_deref(), Some(Kept::Here(_)))
+        matches!(self.rare.get().kept.as_deref(), Some(Kept::Here(_)))
     }
 
     /// A durable session's inbox.
@@ -126,6 +104,6 @@ mod tests {
     #[test]
     fn a_client_is_as_small_as_it_was() {
         // Each connection has one, its session included: docs/internals/budget.md.
-        assert_eq!(size_of::<Client>(), 288);
+        assert_eq!(size_of::<Client>(), 240);
     }
 }

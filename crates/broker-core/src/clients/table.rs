@@ -88,7 +88,7 @@ impl Clients {
     /// Shows the session's shared groups how much it can take.
     pub(crate) fn show_room(&mut self, key: Key) {
         if let Some(client) = self.get_mut(key)
-            && let Some(gauge) = &client.gauge
+            && let Some(gauge) = &client.rare.get().gauge
         {
             let session = &client.session;
             let free = i64::from(session.window()) - session.in_flight() as i64;

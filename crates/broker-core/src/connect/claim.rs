@@ -64,7 +64,7 @@ impl<R: Rim> ClientLoop<R> {
             self.base.settings.of_another_user,
         );
         let client = self.clients.get_mut(key);
-        if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+        if let Some(joining) = client.and_then(|client| client.rare.get_mut(|of| &mut of.joining)) {
             joining.claim = ClaimStage::Asked;
         }
         let ticket = self.base.ask(Pending::Claim(key));
@@ -80,7 +80,11 @@ impl<R: Rim> ClientLoop<R> {
     /// The connection of a client that joins is gone, or given up. Its place stays until the store has
     /// answered. False: the client does not join.
     pub(crate) fn abandon(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
-        let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_some()) else {
+        let Some(client) = self
+            .clients
+            .get_mut(key)
+            .filter(|c| c.rare.get().joining.is_some())
+        else {
             return false;
         };
         if let Some(connection) = client.connection.take() {
@@ -95,7 +99,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn refuse_claimed(&mut self, io: &mut impl LoopIo, key: Key) {
         let is_claimed = |joining: &Joining| matches!(joining.claim, ClaimStage::Given(_));
         if let Some(client) = self.clients.get_mut(key)
-            && client.joining.as_deref().is_some_and(is_claimed)
+            && client.rare.get().joining.as_deref().is_some_and(is_claimed)
             && let Some(connection) = client.connection.take()
         {
             let version = client.session.version();
@@ -117,7 +121,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn take_deferred_closes(&mut self, key: Key) -> Vec<(Asker, Older)> {
         let client = self.clients.get_mut(key);
         client
-            .and_then(|client| client.joining.as_mut())
+            .and_then(|client| client.rare.get_mut(|of| &mut of.joining))
             .map_or_else(Vec::new, |joining| {
                 std::mem::take(&mut joining.deferred_closes)
             })
@@ -141,7 +145,7 @@ impl<R: Rim> ClientLoop<R> {
             Answer::Failed(failure) => return self.refuse_joining(io, key, failure),
             _ => return self.refuse_joining(io, key, Failure::Stopped),
         };
-        if let Some(joining) = &mut client.joining {
+        if let Some(joining) = client.rare.get_mut(|of| &mut of.joining) {
             joining.claim = ClaimStage::Given(claimed.epoch);
         }
         self.take_from_others(io, key, claimed);
@@ -281,7 +285,11 @@ impl<R: Rim> ClientLoop<R> {
         let client_id = client.session.client_id();
         let unreleased = self.base.node.unreleased.before(client_id, epoch);
         // Those of a session that has ended say nothing about a new one.
-        if let Some(joining) = client.joining.as_mut().filter(|_| attached.present) {
+        if let Some(joining) = client
+            .rare
+            .get_mut(|of| &mut of.joining)
+            .filter(|_| attached.present)
+        {
             joining.unreleased.extend(unreleased.iter());
         }
         self.attached(io, key, epoch, attached);
@@ -300,7 +308,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         let client_id = Box::<str>::from(client.session.client_id());
         let expiry = client.session.session_expiry();
-        let joining = client.joining.take();
+        let joining = client.rare.take(|of| &mut of.joining);
         self.disconnect_stored(&client_id, epoch, expiry, false);
         self.unregister(io, key);
         if !attached.is_some_and(|attached| self.linger_unjoined(io, key, epoch, attached)) {
@@ -329,7 +337,10 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn forget_joining(&mut self, io: &mut impl LoopIo, key: Key) {
         self.unregister(io, key);
         let deferred = self.take_deferred_closes(key);
-        let joining = self.clients.get_mut(key).and_then(|c| c.joining.take());
+        let joining = self
+            .clients
+            .get_mut(key)
+            .and_then(|c| c.rare.take(|of| &mut of.joining));
         self.forget_client(io, key);
         for (asker, older) in deferred {
             self.close_older(io, asker, older, false);
@@ -438,7 +449,10 @@ impl<R: Rim> ClientLoop<R> {
             .clients
             .get_mut(key)
             .expect("a client that joins is there");
-        let joining = client.joining.take().expect("a client joins once");
+        let joining = client
+            .rare
+            .take(|of| &mut of.joining)
+            .expect("a client joins once");
         let connect = joining.connect().expect("a client joins by CONNECT");
         let client_id = client.session.client_id().into();
         client.session = Session::open(
@@ -489,7 +503,10 @@ impl<R: Rim> ClientLoop<R> {
             .clients
             .get_mut(key)
             .expect("a client that joins is there");
-        let mut joining = client.joining.take().expect("a client joins once");
+        let mut joining = client
+            .rare
+            .take(|of| &mut of.joining)
+            .expect("a client joins once");
         let connect = joining.connect().expect("a client joins by CONNECT");
         let Attached {
             present,
@@ -502,12 +519,18 @@ impl<R: Rim> ClientLoop<R> {
             owed,
         } = attached;
         let client_id = Box::<str>::from(client.session.client_id());
-        client.gauge = self.base.node.routes.durable_gauge(&client_id);
-        if let Some(gauge) = &client.gauge {
+        client.rare.set(
+            |of| &mut of.gauge,
+            self.base.node.routes.durable_gauge(&client_id),
+        );
+        if let Some(gauge) = &client.rare.get().gauge {
             gauge.set_home(Some(session_key));
         }
         if taken.is_none() {
-            client.replay = Replay::resumed(owed, &subscriptions).map(Box::new);
+            client.rare.set(
+                |of| &mut of.replay,
+                Replay::resumed(owed, &subscriptions).map(Box::new),
+            );
         }
         let slot = self.base.node.store().inbox_slot(&client_id);
         let restored = Restored {

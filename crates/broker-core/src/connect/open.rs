@@ -322,7 +322,7 @@ impl<R: Rim> ClientLoop<R> {
         self.base.node.count_connected();
         let mut client = Client::new(session, connection);
         client.came_us = came_us;
-        client.joining = joining;
+        client.rare.set(|of| &mut of.joining, joining);
         client.judged = self.rules;
         self.clients.insert(client)
     }
@@ -390,7 +390,7 @@ impl<R: Rim> ClientLoop<R> {
                 self.give_up(io, &client_id, entry.connection, takeover_answer);
                 return Some(Next::Read);
             }
-            if client.joining.is_some() {
+            if client.rare.get().joining.is_some() {
                 return self.wait_for_joining(io, entry, &client_id, key);
             }
             if !self.base.settings.may_take(holder, user) {
@@ -425,7 +425,11 @@ impl<R: Rim> ClientLoop<R> {
         key: Key,
     ) -> Option<Next> {
         let user = entry.user();
-        let joining = self.clients.get_mut(key)?.joining.as_mut()?;
+        let joining = self
+            .clients
+            .get_mut(key)?
+            .rare
+            .get_mut(|of| &mut of.joining)?;
         let waiters = std::mem::take(&mut joining.waiters);
         self.base.stats.connects_waiting.sub(waiters.len() as u64);
         let mut superseded = Vec::new();
@@ -454,7 +458,11 @@ impl<R: Rim> ClientLoop<R> {
             still.push(own);
         }
         self.base.stats.connects_waiting.add(still.len() as u64);
-        if let Some(joining) = self.clients.get_mut(key).and_then(|c| c.joining.as_mut()) {
+        if let Some(joining) = self
+            .clients
+            .get_mut(key)
+            .and_then(|c| c.rare.get_mut(|of| &mut of.joining))
+        {
             joining.waiters = still;
         }
         for waiter in superseded {

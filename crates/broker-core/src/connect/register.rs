@@ -81,7 +81,7 @@ impl<R: Rim> ClientLoop<R> {
             return self.refuse_given_up(io, key);
         }
         client.number = registered.number;
-        let Some(joining) = client.joining.as_mut() else {
+        let Some(joining) = client.rare.get_mut(|of| &mut of.joining) else {
             return self.forget_joining(io, key);
         };
         joining.is_stored |= registered.is_known;
@@ -100,6 +100,8 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let Some(joining) = client
+            .rare
+            .get()
             .joining
             .as_ref()
             .filter(|_| client.connection.is_some())

@@ -72,7 +72,8 @@ impl<R: Rim> ClientLoop<R> {
         attached: Box<Attached>,
     ) {
         let client = self.clients.get_mut(key);
-        let Some(joining) = client.and_then(|client| client.joining.as_mut()) else {
+        let Some(joining) = client.and_then(|client| client.rare.get_mut(|of| &mut of.joining))
+        else {
             return;
         };
         let from = if joining.unreleased.contains_all(&attached.received) {
@@ -201,7 +202,9 @@ impl<R: Rim> ClientLoop<R> {
                 ..
             } = *taking;
             let client = self.clients.get_mut(key);
-            if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+            if let Some(joining) =
+                client.and_then(|client| client.rare.get_mut(|of| &mut of.joining))
+            {
                 joining.unreleased.extend(unreleased.iter());
                 joining.told_by.extend(told_by);
             }
@@ -285,7 +288,7 @@ impl<R: Rim> ClientLoop<R> {
     /// has answered that one.
     fn defer_close(&mut self, key: Key, asker: Asker, older: Older) {
         let client = self.clients.get_mut(key);
-        if let Some(joining) = client.and_then(|client| client.joining.as_mut()) {
+        if let Some(joining) = client.and_then(|client| client.rare.get_mut(|of| &mut of.joining)) {
             joining.defer_close(asker, older);
         }
     }
@@ -294,7 +297,10 @@ impl<R: Rim> ClientLoop<R> {
     /// or an even older one is waited for whose claim may be. Such a claim would supersede the claim of the later
     /// connection, and close that one, unless the later connection claims afterwards.
     fn may_supersede(&self, key: Key) -> bool {
-        let joining = self.clients.get(key).and_then(|c| c.joining.as_ref());
+        let joining = self
+            .clients
+            .get(key)
+            .and_then(|c| c.rare.get().joining.as_ref());
         joining.is_some_and(|joining| !matches!(joining.claim, ClaimStage::Given(_)))
     }
 
@@ -358,7 +364,7 @@ impl<R: Rim> ClientLoop<R> {
             return Holder::Older;
         };
         let stored = client.stored.as_ref().map(|stored| stored.epoch);
-        let epoch = match &client.joining {
+        let epoch = match &client.rare.get().joining {
             Some(_) if client.number == 0 => return Holder::RoutesUnknown,
             Some(joining) if joining.is_stored && older.epoch != 0 => match joining.claim {
                 ClaimStage::Given(epoch) => epoch,

@@ -56,7 +56,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(hold) = self
             .clients
             .get_mut(key)
-            .and_then(|client| client.hold.as_mut())
+            .and_then(|client| client.rare.get_mut(|of| &mut of.hold))
         else {
             return;
         };
@@ -78,8 +78,8 @@ impl<R: Rim> ClientLoop<R> {
             };
             if !all
                 && client
-                    .hold
-                    .as_mut()
+                    .rare
+                    .get_mut(|of| &mut of.hold)
                     .is_some_and(|hold| hold.keep_rest(rest))
             {
                 return;

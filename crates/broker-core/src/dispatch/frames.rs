@@ -193,7 +193,7 @@ impl<R: Rim> ClientLoop<R> {
                 };
             }
             let client = key.and_then(|key| self.clients.get(key));
-            if client.is_some_and(|client| client.waits || client.joining.is_some()) {
+            if client.is_some_and(|client| client.waits || client.rare.get().joining.is_some()) {
                 return Received {
                     consumed,
                     next: Next::Pause,
@@ -333,7 +333,7 @@ impl<R: Rim> ClientLoop<R> {
             io.touch(connection);
             return Wait::Pause;
         }
-        if let Some(hold) = &mut client.hold
+        if let Some(hold) = client.rare.get_mut(|of| &mut of.hold)
             && hold.is_held()
         {
             return hold.wait(packet, frame);
@@ -370,15 +370,16 @@ impl<R: Rim> ClientLoop<R> {
             .limits_of(class_of(&client.session))
             .publishes_per_s;
         if rate != 0 {
-            if client.publish_rate.available(rate, io.now_ms()) == 0 {
+            let bucket = client.rare.make(|of| &mut of.publish_rate);
+            if bucket.available(rate, io.now_ms()) == 0 {
                 self.base.stats.throttled_publishes.add(1);
                 io.arm(
-                    client.publish_rate.resumes_at(rate, io.now_ms()),
+                    bucket.resumes_at(rate, io.now_ms()),
                     Timer::Resume(connection).to_bits(),
                 );
                 return Wait::Pause;
             }
-            client.publish_rate.take(1, rate, io.now_ms());
+            bucket.take(1, rate, io.now_ms());
         }
         Wait::No
     }

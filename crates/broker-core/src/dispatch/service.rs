@@ -116,7 +116,11 @@ impl<R: Rim> Service for ClientLoop<R> {
             return Transmit::Idle;
         };
         self.judge_queued(io, key);
-        let Some(client) = self.clients.get_mut(key).filter(|c| c.joining.is_none()) else {
+        let Some(client) = self
+            .clients
+            .get_mut(key)
+            .filter(|c| c.rare.get().joining.is_none())
+        else {
             return Transmit::Idle;
         };
         let congested = client.session.control_len() > CONTROL_LIMIT;
@@ -148,7 +152,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         if congested {
             io.resume(connection);
         }
-        if result == mqtt_session::Transmit::Idle && client.replay.is_some() {
+        if result == mqtt_session::Transmit::Idle && client.rare.get().replay.is_some() {
             let (parts, mut turn) = self.turn(io);
             let goes_on = parts
                 .replays

@@ -30,7 +30,7 @@ const FIRST: usize = 20;
 pub(super) fn summary(view: &View<'_>, io: &impl LoopIo, client: &Client) -> ClientSummary {
     let session = &client.session;
     let life = match client.connection {
-        _ if client.joining.is_some() => Life::Connecting,
+        _ if client.rare.get().joining.is_some() => Life::Connecting,
         Some(_) if session.is_online() => Life::Connected,
         Some(_) => Life::Closing,
         None => Life::Away,

@@ -117,7 +117,7 @@ impl<R: Rim> ClientLoop<R> {
                 if let Some(connection) = client.connection {
                     io.touch(connection);
                 }
-                if receivers.filling > 0 || client.hold.is_some() {
+                if receivers.filling > 0 || client.rare.get().hold.is_some() {
                     let topic = message.body.topic_bytes();
                     let (parts, mut turn) = self.turn(io);
                     parts

@@ -612,11 +612,11 @@ impl<R: Rim> ClientLoop<R> {
                 }
             }
         };
-        let replay = client.replay.as_ref();
+        let replay = client.rare.get().replay.as_ref();
         let passing = replay.and_then(|replay| replay.passing(&delivery.message));
         let delivered = client.session.deliver(delivery, policy, now);
         // One that is dropped may come when the retained messages do.
-        if let (Some(replay), Some(passing)) = (&mut client.replay, passing)
+        if let (Some(replay), Some(passing)) = (client.rare.get_mut(|of| &mut of.replay), passing)
             && !matches!(delivered, Delivered::Dropped(_))
         {
             replay.passed_by(passing, Timestamp(now_ms));

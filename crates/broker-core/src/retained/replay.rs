@@ -44,7 +44,10 @@ pub(crate) struct Replays {
 impl Replays {
     /// The store is asked to change what the session is owed: what it is told of that goes before, or after.
     pub(crate) fn handle_change_asked(&mut self, clients: &mut Clients, key: Key) {
-        if let Some(replay) = clients.get_mut(key).and_then(|c| c.replay.as_mut()) {
+        if let Some(replay) = clients
+            .get_mut(key)
+            .and_then(|c| c.rare.get_mut(|of| &mut of.replay))
+        {
             replay.hold(true);
         }
     }
@@ -56,7 +59,7 @@ impl Replays {
         key: Key,
     ) {
         if let Some(client) = turn.clients.get_mut(key)
-            && let Some(replay) = &mut client.replay
+            && let Some(replay) = client.rare.get_mut(|of| &mut of.replay)
         {
             replay.blocked = replay.blocked.saturating_sub(1);
             if let Some(connection) = client.connection {
@@ -72,7 +75,7 @@ impl Replays {
         key: Key,
     ) {
         if let Some(client) = turn.clients.get_mut(key)
-            && let Some(replay) = &mut client.replay
+            && let Some(replay) = client.rare.get_mut(|of| &mut of.replay)
         {
             replay.pauses = false;
             if let Some(connection) = client.connection {
@@ -151,7 +154,7 @@ impl Replays {
             && !waits
             && let Some(client) = turn.clients.get_mut(key)
         {
-            client.replay = None;
+            client.rare.take(|of| &mut of.replay);
         }
         let queue_len = |client: &Client| client.session.queue_len();
         goes_on || turn.clients.get(key).map_or(0, queue_len) > 0
@@ -167,7 +170,7 @@ impl Replays {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
-        let Some(replay) = &mut client.replay else {
+        let Some(replay) = client.rare.get_mut(|of| &mut of.replay) else {
             return;
         };
         let stored = client.stored.as_ref();
@@ -236,7 +239,11 @@ impl Replays {
         budget: &mut PageBudget,
     ) -> Option<(Vec<Arc<ApplicationMessage>>, Wanted)> {
         let (now, expiry_now) = (Timestamp(turn.io.now_ms()), turn.base.expiry_now(turn.io));
-        let replay = turn.clients.get_mut(key)?.replay.as_mut()?;
+        let replay = turn
+            .clients
+            .get_mut(key)?
+            .rare
+            .get_mut(|of| &mut of.replay)?;
         if replay.filters.is_empty() {
             return None;
         }
@@ -300,7 +307,11 @@ impl Replays {
         now: Timestamp,
         expiry_now: Timestamp,
     ) -> Option<()> {
-        let replay = turn.clients.get_mut(key)?.replay.as_mut()?;
+        let replay = turn
+            .clients
+            .get_mut(key)?
+            .rare
+            .get_mut(|of| &mut of.replay)?;
         replay.read = now;
         let store = turn.base.node.store();
         self.questions += 1;
@@ -314,7 +325,7 @@ impl Replays {
             filters: filters.clone().into(),
         });
         let ticket = turn.base.ask(pending);
-        let replay = turn.clients.get(key)?.replay.as_ref()?;
+        let replay = turn.clients.get(key)?.rare.get().replay.as_ref()?;
         let wanted = filters.iter().map(|filter| {
             let owed = replay.filters.get(filter);
             (&**filter, owed.and_then(Owed::stored_place).cloned())
@@ -414,5 +425,5 @@ impl Replays {
 /// A session that is owed retained messages. `None`: it is gone, or owed nothing any more.
 fn replay_of(clients: &mut Clients, key: Key) -> Option<(&Session, &mut Replay)> {
     let client = clients.get_mut(key)?;
-    Some((&client.session, client.replay.as_deref_mut()?))
+    Some((&client.session, client.rare.get_mut(|of| &mut of.replay)?))
 }

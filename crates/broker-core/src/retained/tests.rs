@@ -111,7 +111,12 @@ impl Script {
                     .map(|filter| Owed::new(filter, wanted))
                     .collect(),
             );
-            bench.clients.get_mut(client).unwrap().replay = Some(replay);
+            bench
+                .clients
+                .get_mut(client)
+                .unwrap()
+                .rare
+                .set(|of| &mut of.replay, Some(replay));
         }
         Self {
             bench,
@@ -122,7 +127,13 @@ impl Script {
     }
 
     fn replay(&self) -> Option<&Replay> {
-        self.bench.clients.get(self.client)?.replay.as_deref()
+        self.bench
+            .clients
+            .get(self.client)?
+            .rare
+            .get()
+            .replay
+            .as_deref()
     }
 
     fn state(&self) -> State {

@@ -104,7 +104,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return 0;
         };
-        if client.joining.is_some() || client.connection.is_none() {
+        if client.rare.get().joining.is_some() || client.connection.is_none() {
             // It is looked at when it has joined.
             return 0;
         }
@@ -143,7 +143,9 @@ impl<R: Rim> ClientLoop<R> {
         let rules = self.rules;
         match self.clients.get_mut(key) {
             // This is so nearly always.
-            Some(client) if client.judged == rules || client.joining.is_some() => return 0,
+            Some(client) if client.judged == rules || client.rare.get().joining.is_some() => {
+                return 0;
+            }
             Some(client) => client.judged = rules,
             None => return 0,
         }

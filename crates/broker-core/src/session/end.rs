@@ -120,7 +120,7 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         if lingers.is_none() {
-            client.replay = None;
+            client.rare.take(|of| &mut of.replay);
         }
         let name = Box::<str>::from(client.session.client_id());
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
@@ -187,7 +187,12 @@ impl<R: Rim> ClientLoop<R> {
             return;
         }
         if client.session.poll_deadline().is_some_and(|at| at <= now) {
-            let kept = client.hold.as_ref().is_some_and(|hold| hold.has_kept());
+            let kept = client
+                .rare
+                .get()
+                .hold
+                .as_ref()
+                .is_some_and(|hold| hold.has_kept());
             if client
                 .connection
                 .is_some_and(|connection| kept || io.is_held_back(connection))

@@ -92,7 +92,7 @@ impl<R: Rim> ClientLoop<R> {
         let client = self.clients.get(key)?;
         let inbox = client.stored.as_ref()?.inbox.as_ref()?;
         let is_sent = inbox.catching_up.has_come();
-        let replay = client.replay.as_ref();
+        let replay = client.rare.get().replay.as_ref();
         let is_known = client.unanswered == 0 && replay.is_none_or(|of| of.is_settled());
         let session = &client.session;
         let count = session.subscriptions().len();
@@ -106,7 +106,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        client.kept = None;
+        client.rare.take(|of| &mut of.kept);
         client.session.release_spare();
         client.access = None;
         self.base.node.quotas.handle_gone(
@@ -116,7 +116,10 @@ impl<R: Rim> ClientLoop<R> {
             Timestamp(io.now_ms()),
         );
         let subscriptions = client.session.take_subscriptions();
-        let replay = client.replay.take().map(|of| Box::new(of.suspended()));
+        let replay = client
+            .rare
+            .take(|of| &mut of.replay)
+            .map(|of| Box::new(of.suspended()));
         let login = client.login.take();
         let expires_at = login.and_then(|login| login.expires_at());
         let until_ms = io.now_ms() + ms;
@@ -140,7 +143,9 @@ impl<R: Rim> ClientLoop<R> {
             is_over: false,
         };
         if let Some(client) = self.clients.get_mut(holder) {
-            client.kept = Some(Box::new(Kept::Here(lingering)));
+            client
+                .rare
+                .set(|of| &mut of.kept, Some(Box::new(Kept::Here(lingering))));
         }
         self.arm_linger(io, holder);
     }
@@ -213,7 +218,7 @@ impl<R: Rim> ClientLoop<R> {
             Some(taken) => client.session.restore_subscriptions(taken),
             None => {
                 let replay = Replay::resumed(attached.owed, &attached.subscriptions);
-                client.replay = replay.map(Box::new);
+                client.rare.set(|of| &mut of.replay, replay.map(Box::new));
                 let all = attached.subscriptions.into_iter().map(subscription);
                 client.session.add_subscriptions(all.collect());
                 let filters = client.session.filters().0;
@@ -241,14 +246,20 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     fn lingering(&self, key: Key) -> Option<&Lingering> {
-        match self.clients.get(key)?.kept.as_deref() {
+        match self.clients.get(key)?.rare.get().kept.as_deref() {
             Some(Kept::Here(lingering)) => Some(lingering),
             _ => None,
         }
     }
 
     fn lingering_mut(&mut self, key: Key) -> Option<&mut Lingering> {
-        match self.clients.get_mut(key)?.kept.as_deref_mut() {
+        match self
+            .clients
+            .get_mut(key)?
+            .rare
+            .get_mut(|of| &mut of.kept)
+            .map(|of| &mut **of)
+        {
             Some(Kept::Here(lingering)) => Some(lingering),
             _ => None,
         }
@@ -256,7 +267,7 @@ impl<R: Rim> ClientLoop<R> {
 
     /// The entry that holds the routes of a client, if that is another one.
     fn holder_for(&self, key: Key) -> Option<Key> {
-        match self.clients.get(key)?.kept.as_deref() {
+        match self.clients.get(key)?.rare.get().kept.as_deref() {
             Some(Kept::By(holder)) => Some(*holder),
             _ => None,
         }
@@ -289,7 +300,9 @@ impl<R: Rim> ClientLoop<R> {
             lingering.successor = Some(successor);
         }
         if let Some(client) = self.clients.get_mut(successor) {
-            client.kept = Some(Box::new(Kept::By(holder)));
+            client
+                .rare
+                .set(|of| &mut of.kept, Some(Box::new(Kept::By(holder))));
         }
     }
 
@@ -307,7 +320,7 @@ impl<R: Rim> ClientLoop<R> {
         let taken = lingering.subscriptions.take()?;
         let replay = lingering.replay.take();
         if let Some(client) = self.clients.get_mut(key) {
-            client.replay = replay;
+            client.rare.set(|of| &mut of.replay, replay);
         }
         self.count_lingering(-1);
         Some(taken)
@@ -338,7 +351,7 @@ impl<R: Rim> ClientLoop<R> {
                 self.arm_linger(io, holder);
                 self.hand_back(key, holder);
                 if let Some(client) = self.clients.get_mut(key) {
-                    client.kept = None;
+                    client.rare.take(|of| &mut of.kept);
                 }
             }
             _ => self.drop_lingering(io, key),
@@ -349,7 +362,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn drop_lingering(&mut self, io: &mut impl LoopIo, key: Key) {
         if let Some(holder) = self.holder_for(key) {
             if let Some(client) = self.clients.get_mut(key) {
-                client.kept = None;
+                client.rare.take(|of| &mut of.kept);
             }
             self.end_lingering(io, holder);
         }
@@ -503,7 +516,9 @@ impl<R: Rim> ClientLoop<R> {
             return;
         };
         let client_id = Box::<str>::from(client.session.client_id());
-        let Some(Kept::Here(lingering)) = client.kept.as_deref_mut() else {
+        let Some(Kept::Here(lingering)) =
+            client.rare.get_mut(|of| &mut of.kept).map(|of| &mut **of)
+        else {
             return;
         };
         let bytes = (client_id.len() + delivery.message.body.heap_len()).max(LATE_LEAST);

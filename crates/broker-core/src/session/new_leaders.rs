@@ -113,7 +113,7 @@ fn open_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
 fn registration_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> Option<Registration> {
     this.base.node.peers()?;
     let client = online(this, key)?;
-    if client.stored.is_some() || client.joining.is_some() {
+    if client.stored.is_some() || client.rare.get().joining.is_some() {
         return None;
     }
     let shard = this

@@ -141,7 +141,7 @@ impl<R: Rim> ClientLoop<R> {
         {
             return client.session.skip_stored(qos, sequence, state);
         }
-        if let Some(replay) = &mut client.replay
+        if let Some(replay) = client.rare.get_mut(|of| &mut of.replay)
             && let Some(passing) = replay.passing(&delivery.message)
         {
             replay.passed_by(passing, Timestamp(io.now_ms()));
@@ -227,7 +227,7 @@ impl<R: Rim> ClientLoop<R> {
                 .unreleased
                 .keep(&client_id, epoch, received, io.now_ms());
             let sent = client.session.sent_sequence();
-            if let Some(gauge) = client.gauge.take() {
+            if let Some(gauge) = client.rare.take(|of| &mut of.gauge) {
                 gauge.set_home(None);
             }
             let close = Read::Close {

@@ -25,7 +25,6 @@ use crate::quotas::Holding;
 use crate::retained::backlog::Owed;
 use crate::rim::Rim;
 use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
-use crate::shared::groups::Gauge;
 use crate::subscribe::parts::{AnswerTo, Parts};
 use crate::subscribe::room::Room;
 use crate::subscribe::{parts, told};
@@ -59,7 +58,7 @@ impl<R: Rim> ClientLoop<R> {
                 id,
                 filters.bytes_left(),
             );
-            client.parts = Some(Box::new(parts));
+            client.rare.set(|of| &mut of.parts, Some(Box::new(parts)));
         }
         self.subscribe_parts(io, key, filters)
     }
@@ -78,7 +77,10 @@ impl<R: Rim> ClientLoop<R> {
         packet_type: PacketType,
         packet: &[u8],
     ) -> Next {
-        let parts = self.clients.get(key).and_then(|c| c.parts.as_ref());
+        let parts = self
+            .clients
+            .get(key)
+            .and_then(|c| c.rare.get().parts.as_ref());
         let left = parts.map_or(0, |parts| parts.bytes_left);
         if packet_type == PacketType::Subscribe {
             self.subscribe_parts(io, key, SubscribeFiltersIter::resume(packet, left))
@@ -98,7 +100,11 @@ impl<R: Rim> ClientLoop<R> {
                 return Next::Yield;
             }
             let part = self.next_part(io, key, &mut filters);
-            let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) else {
+            let Some(parts) = self
+                .clients
+                .get_mut(key)
+                .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
+            else {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
@@ -152,7 +158,7 @@ impl<R: Rim> ClientLoop<R> {
                 }
                 Ok(options)
             });
-            let Some(parts) = &mut client.parts else {
+            let Some(parts) = client.rare.get_mut(|of| &mut of.parts) else {
                 break;
             };
             if let Err(reason) = admitted {
@@ -257,7 +263,7 @@ impl<R: Rim> ClientLoop<R> {
     /// Whether a client of such a version waits for SUBACK or UNSUBACK.
     fn awaits_answer(&self, key: Key, is_such: impl FnOnce(ProtocolVersion) -> bool) -> bool {
         self.clients.get(key).is_some_and(|client| {
-            let parts = client.parts.as_ref();
+            let parts = client.rare.get().parts.as_ref();
             parts.is_some_and(|parts| parts.answer_to.is_client())
                 && is_such(client.session.version())
         })
@@ -308,16 +314,16 @@ impl<R: Rim> ClientLoop<R> {
             .node
             .quotas
             .handle_change(client.confirmed_user(), &before, &after);
-        let Some(parts) = &mut client.parts else {
+        let Some(parts) = client.rare.get_mut(|of| &mut of.parts) else {
             return;
         };
         parts.reasons.append(&mut reasons);
         if !owed.is_empty() {
-            let replay = client.replay.get_or_insert_default();
+            let is_held = std::mem::replace(&mut parts.holds_replay, true);
+            let replay = client.rare.make(|of| &mut of.replay);
             replay.owe(owed);
             // No page goes before the answer.
-            replay.hold(!parts.holds_replay);
-            parts.holds_replay = true;
+            replay.hold(!is_held);
         }
     }
 
@@ -327,7 +333,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get_mut(key) else {
             return false;
         };
-        let Some(parts) = client.parts.take() else {
+        let Some(parts) = client.rare.take(|of| &mut of.parts) else {
             return false;
         };
         let Parts {
@@ -471,21 +477,23 @@ impl<R: Rim> ClientLoop<R> {
         let (new, group) = match stored {
             Some(new) => {
                 route_connection(&self.base.node.routes, routes, &subscription);
-                if client.gauge.is_none() {
-                    client.gauge = self
-                        .base
-                        .node
-                        .routes
-                        .durable_gauge(client.session.client_id());
-                    if let Some(gauge) = &client.gauge {
+                if client.rare.get().gauge.is_none() {
+                    client.rare.set(
+                        |of| &mut of.gauge,
+                        self.base
+                            .node
+                            .routes
+                            .durable_gauge(client.session.client_id()),
+                    );
+                    if let Some(gauge) = &client.rare.get().gauge {
                         gauge.set_home(Some(session_key));
                     }
                 }
                 (new, None)
             }
             None => {
-                let gauge = &mut client.gauge;
-                let share = || Arc::clone(gauge.get_or_insert_with(|| Arc::new(Gauge::default())));
+                let rare = &mut client.rare;
+                let share = || Arc::clone(rare.make(|of| &mut of.gauge));
                 let subscribed =
                     self.base
                         .node
@@ -523,7 +531,7 @@ impl<R: Rim> ClientLoop<R> {
                 0,
                 filters.bytes_left(),
             );
-            client.parts = Some(Box::new(parts));
+            client.rare.set(|of| &mut of.parts, Some(Box::new(parts)));
         }
         self.unsubscribe_parts(io, key, filters)
     }
@@ -547,7 +555,11 @@ impl<R: Rim> ClientLoop<R> {
                 part.push(text.into());
             }
             self.base.charge(io, part_cost(part.len(), bytes));
-            let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) else {
+            let Some(parts) = self
+                .clients
+                .get_mut(key)
+                .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
+            else {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
@@ -582,7 +594,11 @@ impl<R: Rim> ClientLoop<R> {
                 return;
             }
             Answer::Failed(_) => {
-                if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
+                if let Some(parts) = self
+                    .clients
+                    .get_mut(key)
+                    .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
+                {
                     let failed = ReasonCode::ImplementationSpecificError;
                     parts
                         .reasons
@@ -601,7 +617,7 @@ impl<R: Rim> ClientLoop<R> {
     /// All subscriptions of an UNSUBSCRIBE are gone: it is answered.
     pub(super) fn all_unsubscribed(&mut self, io: &mut impl LoopIo, key: Key) {
         if let Some(client) = self.clients.get_mut(key)
-            && let Some(parts) = client.parts.take()
+            && let Some(parts) = client.rare.take(|of| &mut of.parts)
         {
             let Parts {
                 answer_to, reasons, ..
@@ -617,7 +633,11 @@ impl<R: Rim> ClientLoop<R> {
     /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
     pub(super) fn remove_part(&mut self, key: Key, part: &[Box<str>], stored: Option<&[bool]>) {
         let mut reasons = self.remove_subscriptions(key, part, stored);
-        if let Some(parts) = self.clients.get_mut(key).and_then(|c| c.parts.as_mut()) {
+        if let Some(parts) = self
+            .clients
+            .get_mut(key)
+            .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
+        {
             parts.reasons.append(&mut reasons);
         }
     }
@@ -656,7 +676,7 @@ impl<R: Rim> ClientLoop<R> {
             removed.push(&**text);
             if filter.shared.is_none()
                 && let Some(client) = self.clients.get_mut(key)
-                && let Some(replay) = &mut client.replay
+                && let Some(replay) = client.rare.get_mut(|of| &mut of.replay)
             {
                 replay.cancel(filter.filter);
             }

@@ -43,7 +43,7 @@ pub(crate) fn change<R: Rim>(
     let Some(client) = client else {
         return answer(Changed::NotHere);
     };
-    if client.waits || client.joining.is_some() || client.parts.is_some() {
+    if client.waits || client.rare.get().joining.is_some() || client.rare.get().parts.is_some() {
         return answer(Changed::Busy);
     }
     let reply = AnswerTo::Operator(Box::new(|reasons: Vec<ReasonCode>| {
@@ -56,7 +56,9 @@ pub(crate) fn change<R: Rim>(
         Change::Subscribe(subscription) => subscription.id,
         Change::Unsubscribe(_) => 0,
     };
-    client.parts = Some(Box::new(Parts::new(reply, id, 0)));
+    client
+        .rare
+        .set(|of| &mut of.parts, Some(Box::new(Parts::new(reply, id, 0))));
     match change {
         Change::Subscribe(subscription) => subscribe(clients, io, key, &subscription),
         Change::Unsubscribe(filter) => {
