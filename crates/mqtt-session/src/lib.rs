@@ -69,7 +69,8 @@ pub use session::{
     Action, Session, class_of, end_with_connection, maximum_packet_size, will_target,
 };
 pub use stored::{HeldBack, StoredState};
-pub use subscribe::{Subscription, TakenSubscriptions};
+pub use subscribe::TakenSubscriptions;
+pub use subscriptions::Subscription;
 pub use time::Timestamp;
 pub use transmit::{Outcome, Timed, TimedPacket, Transmit};
 pub use violation::Violation;

@@ -17,6 +17,7 @@ use mqtt_proto::{
 };
 
 use crate::overtaken::Overtaken;
+use crate::qos0_queue::WaitingQos0;
 use crate::slot::Slot;
 use crate::{
     Action, ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Policy, Qos0Inbox,
@@ -30,14 +31,6 @@ const SPARE_SLOTS: usize = 32;
 /// Places for consecutive identifiers, as a multiple of the window: room for a client that acknowledges out of
 /// order. What is older than that and not acknowledged is overtaken.
 const SPAN_PER_WINDOW: usize = 2;
-
-/// A QoS 0 delivery that waits.
-#[derive(Debug)]
-pub(crate) struct WaitingQos0 {
-    pub(crate) delivery: Delivery,
-    /// How many QoS 1 and 2 deliveries go before it, counted as [`Outbound::taken`] is.
-    behind: u32,
-}
 
 /// QoS 1 and 2 deliveries.
 #[derive(Debug, Default)]

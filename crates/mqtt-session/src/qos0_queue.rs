@@ -6,7 +6,14 @@
 use std::collections::VecDeque;
 
 use crate::Delivery;
-use crate::outbound::WaitingQos0;
+
+/// A QoS 0 delivery that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingQos0 {
+    pub(crate) delivery: Delivery,
+    /// How many QoS 1 and 2 deliveries go before it, counted as the session counts those that left its queue.
+    pub(crate) behind: u32,
+}
 
 /// The queue, eight bytes while nothing was ever in it.
 #[derive(Debug, Default)]
@@ -56,17 +63,16 @@ impl Qos0Queue {
 
     /// Takes those out that are of a kind.
     pub(crate) fn take(&mut self, is_taken: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
-        let Some(queue) = &mut self.0 else {
-            return Vec::new();
-        };
-        if !queue.iter().any(|waiting| is_taken(&waiting.delivery)) {
-            return Vec::new();
+        let is_taken = |waiting: &WaitingQos0| is_taken(&waiting.delivery);
+        let mut taken = Vec::new();
+        if let Some(queue) = &mut self.0
+            && queue.iter().any(is_taken)
+        {
+            let (theirs, ours): (Vec<_>, Vec<_>) = queue.drain(..).partition(is_taken);
+            **queue = ours.into();
+            taken.extend(theirs.into_iter().map(|waiting| waiting.delivery));
         }
-        let (theirs, ours): (Vec<_>, Vec<_>) = queue
-            .drain(..)
-            .partition(|waiting| is_taken(&waiting.delivery));
-        **queue = ours.into();
-        theirs.into_iter().map(|waiting| waiting.delivery).collect()
+        taken
     }
 
     /// Frees what a drained queue keeps.

@@ -3,29 +3,14 @@
 //! Deliberately absent: matching, shared groups, retained messages: the server does those between
 //! the action and its completion.
 
-use std::num::NonZeroU32;
-
 use mqtt_proto::{
     AckProperties, PacketId, ProtocolVersion, ReasonCode, SubAck, Subscribe, SubscriptionFilter,
     SubscriptionOptions, UnsubAck, Unsubscribe,
 };
 
 use crate::patterns::{Pattern, pattern_of};
-use crate::subscriptions::Subscriptions;
+use crate::subscriptions::{Subscription, Subscriptions};
 use crate::{Action, Policy, Session, Violation};
-
-/// One subscription of a session.
-#[derive(Clone, Debug)]
-pub struct Subscription {
-    /// The filter as the client wrote it, a `$share/…` prefix included.
-    pub filter: Box<str>,
-    /// The options as granted.
-    pub options: SubscriptionOptions,
-    /// The Subscription Identifier.
-    pub id: Option<u32>,
-    /// The shared group it makes the session a member of.
-    pub group: Option<NonZeroU32>,
-}
 
 /// All subscriptions of a session, between two of its connections.
 #[derive(Debug)]

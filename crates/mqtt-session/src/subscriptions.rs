@@ -3,8 +3,24 @@
 //! Invariants: sorted by filter, each filter once. Most sessions have one subscription, and its filter has no `+`: it
 //! stands in place, without an allocation beside that of its filter.
 
-use crate::Subscription;
+use std::num::NonZeroU32;
+
+use mqtt_proto::SubscriptionOptions;
+
 use crate::patterns::{Patterns, pattern_of};
+
+/// One subscription of a session.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    /// The filter as the client wrote it, a `$share/…` prefix included.
+    pub filter: Box<str>,
+    /// The options as granted.
+    pub options: SubscriptionOptions,
+    /// The Subscription Identifier.
+    pub id: Option<u32>,
+    /// The shared group it makes the session a member of.
+    pub group: Option<NonZeroU32>,
+}
 
 /// The subscriptions of a session.
 #[derive(Debug, Default)]
@@ -223,7 +239,7 @@ fn merge(known: &mut Vec<Subscription>, added: Vec<Subscription>) {
 
 #[cfg(test)]
 mod tests {
-    use mqtt_proto::{QoS, SubscriptionOptions};
+    use mqtt_proto::QoS;
 
     use super::*;
 

@@ -23,10 +23,10 @@ pub(crate) struct Metered {
 /// What most connections do not have.
 #[derive(Debug, Default)]
 struct Rare {
-    /// The time (ms) for which a timer is armed because a rate was exceeded; 0: none.
-    wakes_at_ms: u64,
+    /// The time (ms) for which a timer is armed because a rate was exceeded.
+    wakes_at_ms: Option<u64>,
     /// The time (ms) until which it may go on closing.
-    closing_until_ms: u64,
+    closing_until_ms: Option<u64>,
     /// What the service wants dropped with the connection.
     attached: Option<Box<dyn Any + Send>>,
 }
@@ -160,9 +160,9 @@ impl Connection {
     /// Takes note that a timer is armed because a rate was exceeded. False: one is armed for that time or an earlier one.
     pub(crate) fn wake_at(&mut self, at_ms: u64) -> bool {
         let armed = &mut self.rare().wakes_at_ms;
-        let is_earlier = *armed == 0 || at_ms < *armed;
+        let is_earlier = armed.is_none_or(|armed| at_ms < armed);
         if is_earlier {
-            *armed = at_ms;
+            *armed = Some(at_ms);
         }
         is_earlier
     }
@@ -170,21 +170,21 @@ impl Connection {
     /// The timer has gone off.
     pub(crate) fn woken(&mut self) {
         if let Some(rare) = &mut self.rare {
-            rare.wakes_at_ms = 0;
+            rare.wakes_at_ms = None;
         }
     }
 
     /// It begins to close, in a phase that ends at a time (ms) at the latest.
     pub(crate) fn close_until(&mut self, phase: Phase, until_ms: u64) {
         self.phase = phase;
-        self.rare().closing_until_ms = until_ms;
+        self.rare().closing_until_ms = Some(until_ms);
     }
 
     /// The time (ms) at which it must be closed, if it is closing.
     pub(crate) fn closing_until(&self) -> Option<u64> {
         let is_closing = self.phase != Phase::Open;
         let rare = self.rare.as_ref().filter(|_| is_closing)?;
-        Some(rare.closing_until_ms)
+        rare.closing_until_ms
     }
 
     /// Keeps what is to be dropped with the connection.
