@@ -60,7 +60,7 @@ pub(crate) fn encode_latency(encoder: &mut DescriptorEncoder<'_>, node: &Node) -
     let families: [(&str, &str, Pick); 2] = [
         (
             "publish_acknowledgement",
-            "Time from taking up a PUBLISH of a client to writing its PUBACK or PUBREC, by its QoS; measured of all while they are few, of one in 16 at more than 1000 a second and loop",
+            "Time from taking up a PUBLISH of a client to writing its PUBACK or PUBREC, by its QoS; measured of all up to 512 a second and loop, of about as many if there are more",
             LatencyStats::answers,
         ),
         (

@@ -44,8 +44,8 @@ impl BusyOrder {
     }
 }
 
-/// Rates of the last whole window of 5 s, from a sample of the packets: each while there are up to 1,000 a second in a loop of the
-/// node, else one of 16.
+/// Rates of the last whole window of 5 s, from a sample of the packets: each while there are up to 512 a second in a loop of the
+/// node, else about as many.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct BusyRates {
     /// PUBLISH packets per second: at least so many, but for the error of sampling.

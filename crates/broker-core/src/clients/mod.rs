@@ -2,8 +2,8 @@
 //!
 //! Invariant: nothing here knows of the store, of other nodes or of other clients than the one that is meant.
 //!
-//! `client.rs`: a client's state. `rare.rs`: what few clients have of it. `table.rs`: the table of them. `message.rs`, `timer.rs`: what a loop is sent, and woken
-//! for.
+//! `client.rs`: a client's state. `rare.rs`: what few clients have of it. `table.rs`: the table of them. `message.rs`,
+//! `timer.rs`: what a loop is sent, and woken for.
 
 mod client;
 mod dropped;

@@ -263,7 +263,7 @@ mod tests {
             messages: Messages(3),
             bytes: Bytes(40),
         };
-        // As many in each second: from the second one on, one of 64 is looked at.
+        // As many in each second: from the second one on, one of 32 is looked at.
         for n in 0..50_000 {
             let client = if n % 5 == 0 { "a" } else { "b" };
             traffic.handle_sent(client, amount, Timestamp(WINDOW_MS + n / 10));
@@ -273,7 +273,7 @@ mod tests {
             panic!("two clients: {rows:?}")
         };
         assert!(
-            (22_000..38_000).contains(a) && (110_000..130_000).contains(b),
+            (24_000..36_000).contains(a) && (110_000..130_000).contains(b),
             "{rows:?}"
         );
     }

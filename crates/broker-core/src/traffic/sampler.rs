@@ -5,7 +5,7 @@ use mqtt_session::Timestamp;
 
 /// Packets of a second of which all are chosen. Of twice as many after them one of two is, and so on; in the next second,
 /// about so many of all. So what is looked at more closely is bounded by time, and not by what clients send.
-const MOST: u64 = 256;
+const MOST: u64 = 512;
 
 /// One second.
 const SECOND_MS: u64 = 1_000;
@@ -89,15 +89,15 @@ mod tests {
     #[test]
     fn of_many_as_many_are_chosen_as_of_few() {
         let mut sampler = Sampler::default();
-        assert_eq!(chosen(&mut sampler, 10_000, 256), (256, 256));
+        assert_eq!(chosen(&mut sampler, 10_000, MOST), (MOST, MOST));
         // Until the second is over nobody knows how many they are.
-        let (sparse, stand_for) = chosen(&mut sampler, 10_500, 163_584);
-        assert!((1_000..2_000).contains(&sparse), "{sparse}");
-        assert!((140_000..190_000).contains(&stand_for), "{stand_for}");
-        // 163,840 were 640 times as many.
-        let (sparse, stand_for) = chosen(&mut sampler, 11_000, 163_840);
-        assert!((100..230).contains(&sparse), "{sparse}");
-        assert_eq!(stand_for, 1_024 * sparse);
+        let (sparse, stand_for) = chosen(&mut sampler, 10_500, 319 * MOST);
+        assert!((4 * MOST..8 * MOST).contains(&sparse), "{sparse}");
+        assert!((280 * MOST..360 * MOST).contains(&stand_for), "{stand_for}");
+        // The next power of two above 320.
+        let (sparse, stand_for) = chosen(&mut sampler, 11_000, 320 * MOST);
+        assert!((MOST / 2..MOST).contains(&sparse), "{sparse}");
+        assert_eq!(stand_for, 512 * sparse);
         // A few that come after many are not seen one by one, in one second.
         chosen(&mut sampler, 12_000, 10);
         assert_eq!(chosen(&mut sampler, 13_000, 10), (10, 10));
