@@ -330,6 +330,8 @@ impl<M: Kind> ShardSet<M> {
             at: ChildShard(at),
         };
         let proposal = group.propose(Command::Split(M::STORE, split)).await?;
+        // The proposal may wait until the replica is closed, which waits for all who use the group.
+        drop(group);
         proposal.await?;
         // The replica here may have been replaced, or removed, since.
         let after = shard.descriptor().ok_or(SplitError::Unknown)?;

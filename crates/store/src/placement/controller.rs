@@ -4,6 +4,9 @@
 //! replica when the node is a member no more. While this node leads, the controller also says which nodes are gone, and changes the
 //! members towards what `rules.rs` wants (`members.rs`).
 //!
+//! A replica whose tables are damaged is closed: it neither leads, votes nor acknowledges until the next start, and its log and its
+//! tables stay as they are.
+//!
 //! Invariant: a replica that is removed has been told so by a leader, and has answered no other one since.
 
 use std::collections::BTreeSet;
@@ -129,11 +132,31 @@ impl<M: Kind> ReplicaController<M> {
         };
         let group = self.open(birth).await?;
         if self.services.known_peers.network.is_none() {
-            group.recovered().await.map_err(|error| error.to_string())?;
-            self.record_start(&group).await?;
+            let recovered = async {
+                group.recovered().await.map_err(|error| error.to_string())?;
+                self.record_start(&group).await
+            };
+            tokio::select! {
+                biased;
+                // The log has an entry that needs what is damaged: it is never applied.
+                what = self.shard.damage.found() => {
+                    group.shutdown().await;
+                    return Err(what);
+                }
+                recovered = recovered => recovered?,
+            }
         }
         self.serve(group);
         Ok(())
+    }
+
+    /// A read of the tables has met damage: another node leads, and the replica here is closed.
+    async fn close_damaged(&mut self, what: &str) {
+        // From here on nothing is proposed here: what is asked waits for the next leader.
+        self.end_leadership().await;
+        self.hand_over().await;
+        self.close().await;
+        self.shard.tell_damage(what);
     }
 
     /// The entry of the parent that makes again what the replica here begins with, when the parent is started: a crash came
@@ -317,6 +340,9 @@ impl<M: Kind> ReplicaController<M> {
             tokio::select! {
                 biased;
                 () = stops(&mut stopping) => break,
+                what = self.shard.damage.found(), if self.group().is_some() => {
+                    self.close_damaged(&what).await;
+                }
                 () = is_admitted(admitted.as_mut()), if self.waits => {
                     self.waits = false;
                     if let Err(error) = self.recover().await {
@@ -349,7 +375,8 @@ impl<M: Kind> ReplicaController<M> {
 
     /// A leader wants this node to have a replica.
     async fn accept(&mut self) {
-        if self.group().is_some() {
+        // What was damaged is damaged still.
+        if self.group().is_some() || self.shard.damage.is_found() {
             return;
         }
         self.forget_orphan().await;
@@ -380,7 +407,11 @@ impl<M: Kind> ReplicaController<M> {
     async fn look_after(&mut self) {
         // This node has no replica of the shard that runs.
         let Some(group) = self.group() else {
-            return self.forget_orphan().await;
+            // A damaged replica stays as it is.
+            if !self.shard.damage.is_found() {
+                self.forget_orphan().await;
+            }
+            return;
         };
         let standing = group.watch().borrow().clone();
         let unreadable = group.unreadable().filter(|_| !standing.leads);
@@ -399,8 +430,13 @@ impl<M: Kind> ReplicaController<M> {
             if self.shard.routing.leadership.borrow().leads {
                 self.declare_gone();
             }
-            self.place(&group, &standing).await;
-            self.compare(group, &standing).await;
+            let shard = Arc::clone(&self.shard);
+            tokio::select! {
+                biased;
+                // Then nothing is applied here any more, and a change of members would wait for ever.
+                _ = shard.damage.found() => {}
+                () = self.place(&group, &standing) => self.compare(group, &standing).await,
+            }
         } else {
             self.compare(group, &standing).await;
         }

@@ -1,7 +1,7 @@
 //! Consensus applies committed batches to a shard.
 //!
 //! Invariants: batches are applied in the order of the log; a batch that takes long is applied in parts, with nothing in between;
-//! replies leave only after their batch is applied.
+//! replies leave only after their batch is applied; a batch that meets damage in the tables, and those behind it, are never applied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +17,7 @@ use crate::api::listener::Listener;
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
+use crate::shard::damage::never_applied;
 use crate::shard::handle::{Shard, State};
 use crate::shard::load::Effort;
 use crate::storage::digest::LogIndex;
@@ -27,10 +28,11 @@ const TURN: Duration = Duration::from_millis(2);
 
 impl<M: Kind> Shard<M> {
     /// Carries out a batch, or a part of it: from the request at `from` on, for [`TURN`], or for one part of a
-    /// long operation. `Some`: where to go on; nothing else may be applied before.
-    fn apply(&self, listener: &dyn Listener, batch: &Batch<M::Op>, from: usize) -> Option<usize> {
-        let mut state = self.state.write();
-        let state = state.as_mut()?;
+    /// long operation. `Some`: where to go on; nothing else may be applied before. If the tables are damaged, the shard has no
+    /// state afterwards.
+    fn apply(&self, batch: &Batch<M::Op>, from: usize) -> Option<usize> {
+        let mut guard = self.state.write();
+        let state = guard.as_mut()?;
         let turn = Instant::now();
         state.mark = None;
         state.dirty_since.get_or_insert(turn);
@@ -64,7 +66,7 @@ impl<M: Kind> Shard<M> {
                 table,
                 effects,
                 ..
-            } = &mut *state;
+            } = state;
             if let Some(slot) = slot {
                 effects.weights.add(slot, M::bytes(op));
             }
@@ -86,11 +88,7 @@ impl<M: Kind> Shard<M> {
                 Ok(None) => return Some(number),
                 Err(error) => {
                     // Half of a state is no state: what follows cannot be applied either.
-                    listener.failed(&format!(
-                        "shard {} of the {} store: {error}",
-                        self.number,
-                        M::NAME
-                    ));
+                    self.meet_damage(guard, &error);
                     return None;
                 }
             }
@@ -149,6 +147,9 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
     }
 
     fn apply(&mut self, index: u64, before: &Mark, command: &Command, from: usize) -> Applied {
+        if self.shard.damage.is_found() {
+            return never_applied();
+        }
         if let Command::Split(store, split) = command
             && *store == M::STORE
         {
@@ -176,10 +177,13 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
         let begun = Instant::now();
         let cost = &self.shard.stats.cost;
         let next = cost.during(Effort::Apply, &*self.listener, || {
-            self.shard.apply(&*self.listener, batch, from)
+            self.shard.apply(batch, from)
         });
         let took = Micros::from(begun.elapsed());
         self.services.apply_times.record_shared(took);
+        if self.shard.damage.is_found() {
+            return never_applied();
+        }
         next.map_or(Applied::Done, Applied::GoOn)
     }
 

@@ -27,6 +27,7 @@ use crate::kinds::kind::Kind;
 use crate::shard::comparison::Comparison;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
+use crate::shard::damage::Damage;
 use crate::shard::fault::Fault;
 use crate::shard::load::{
     Busyness, LoadMeter, LoadScale, ShardCost, ShardLoad, SlotWeights, Total,
@@ -91,6 +92,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(crate) comparison: Comparison,
     /// What is wrong with the replica here.
     pub(crate) fault: Fault,
+    /// Damage that was met since the shard was opened.
+    pub(crate) damage: Damage,
     pub(crate) stats: ShardCounters,
     pub(crate) routing: ShardRouting<M::Op>,
 }
@@ -145,6 +148,7 @@ impl<M: Kind> Shard<M> {
             rebuild: Rebuild::default(),
             comparison: Comparison::default(),
             fault: Fault::default(),
+            damage: Damage::default(),
             stats: ShardCounters::default(),
         })
     }
@@ -306,6 +310,7 @@ impl<M: Kind> Shard<M> {
             .read_tables(&table, mark.is_none())
             .map_err(|error| error.to_string())?;
         let has_to_rebuild = machine.has_to_rebuild();
+        self.damage.clear();
         *self.state.write() = Some(State {
             machine,
             meter: LoadMeter::new(descriptor.range),

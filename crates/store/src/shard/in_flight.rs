@@ -47,8 +47,9 @@ impl<O> InFlight<O> {
         number
     }
 
-    pub(super) fn remove(&self, number: u64) {
-        self.batches.lock().batches.remove(&number);
+    /// A batch is not on its way any more. False: it was taken before.
+    pub(super) fn remove(&self, number: u64) -> bool {
+        self.batches.lock().batches.remove(&number).is_some()
     }
 
     /// All of them, in order.
@@ -95,10 +96,11 @@ mod tests {
         let numbers: Vec<u64> = (1..=3)
             .map(|now_ms| in_flight.add(batch(now_ms), Vec::new()))
             .collect();
-        in_flight.remove(numbers[1]);
+        assert!(in_flight.remove(numbers[1]));
         let taken = in_flight.take();
         let times: Vec<u64> = taken.map(|left| left.batch.header.now_ms).collect();
         assert_eq!(times, [1, 3]);
+        assert!(!in_flight.remove(numbers[0]), "it was taken");
         assert_eq!(in_flight.take().count(), 0);
         assert!(in_flight.add(batch(4), Vec::new()) > numbers[2]);
     }

@@ -19,6 +19,7 @@ mod collected;
 pub(crate) mod comparison;
 pub(crate) mod counters;
 pub(crate) mod cursors;
+pub(crate) mod damage;
 pub(crate) mod deferred;
 pub(crate) mod fault;
 mod forward;

@@ -196,7 +196,13 @@ impl<M: Kind> Proposer<M> {
         let (shard, group) = (Arc::clone(&self.shard), Arc::clone(&self.group));
         let listener = Arc::clone(&self.listener);
         tokio::spawn(async move {
-            if group.linearize().await.is_ok() {
+            let linearized = tokio::select! {
+                biased;
+                // Then nothing is applied here any more, and the question would wait for ever.
+                _ = shard.damage.found() => None,
+                linearized = group.linearize() => linearized.ok(),
+            };
+            if linearized.is_some() {
                 for page in &pages {
                     shard.answer_page(&*listener, page);
                     // What else the thread has to do comes between two pages.
@@ -352,8 +358,7 @@ impl<M: Kind> Proposer<M> {
                 shard.stats.finished.fetch_add(count, Ordering::Release);
             } else if shard.routing.peers.is_some() {
                 in_flight.failed.notify_one();
-            } else {
-                in_flight.remove(number);
+            } else if in_flight.remove(number) {
                 shard.refuse(&*listener, &batch.requests, Failure::Stopped);
             }
             drop((backlog_share, permit));

@@ -88,7 +88,8 @@ impl<M: Kind> Shard<M> {
     }
 
     fn read_pages(&self, asked: &[(u64, Read)]) {
-        if let Some(state) = &mut *self.state.write() {
+        let mut guard = self.state.write();
+        if let Some(state) = &mut *guard {
             let settles = state.level.settles_qos0();
             for (peer, read) in asked {
                 // Nothing to read now: the cursor has no credit, is closed, or belongs to a later connection.
@@ -109,15 +110,8 @@ impl<M: Kind> Shard<M> {
                     );
                     match page {
                         Ok((next, end)) => state.effects.cursors.read(inbox, items, next, end),
-                        Err(error) => {
-                            tracing::error!(
-                                store = M::NAME,
-                                shard = self.number,
-                                %error,
-                                "an inbox cannot be read"
-                            );
-                            break;
-                        }
+                        // Else the session would get nothing, and the shard would count as served.
+                        Err(error) => return self.meet_damage(guard, &error),
                     }
                     match state.effects.cursors.wants(inbox) {
                         Some((next, credit)) => want = (inbox, next, credit),

@@ -246,9 +246,16 @@ impl<M: Kind> ShardWorker<M> {
             .insert(end.unwrap_or_else(|| Instant::now() + LAST_ANSWERS))
     }
 
-    /// Nobody leads: what is given waits, and is refused after a while.
+    /// Whether no node will ever lead the shard while this process runs: the only replica is damaged.
+    fn is_lost(&self) -> bool {
+        self.shard.routing.peers.is_none() && self.shard.damage.is_found()
+    }
+
+    /// Nobody leads: what is given waits, and is refused after a while; at once, if nobody will ever lead.
     async fn wait(&mut self) -> Option<Done> {
-        let end = Instant::now() + PATIENCE;
+        let is_lost = self.is_lost();
+        let patience = if is_lost { Duration::ZERO } else { PATIENCE };
+        let end = Instant::now() + patience;
         let mut stopping = self.stopping.clone();
         tokio::select! {
             biased;
@@ -282,13 +289,7 @@ impl<M: Kind> ShardWorker<M> {
             }
             let stop = take_stop(&mut work);
             kept.extend(work.extract_if(.., |(_, work)| {
-                matches!(
-                    work,
-                    Work::Propose {
-                        must_wait: true,
-                        ..
-                    }
-                )
+                matches!(work, Work::Propose { must_wait, .. } if *must_wait && !is_lost)
             }));
             let refused = work.into_iter().map(|(_, work)| work);
             self.shard.refuse_work(&*self.listener, refused);

@@ -4,16 +4,23 @@ use std::fs;
 use std::path::Path;
 
 use store::{Tables, TablesOptions};
-use store_state::api::Failure;
+use store_state::api::{Failure, Read, Store as _, StoreId};
+use store_state::inbox::{Done, InboxOp, InboxReply};
 use store_state::retain::RetainReply;
 use store_state::{Changes, NameHash, SlotRange};
 
-use crate::node::{Node, flip_in_table, survey};
+use crate::cluster::Cluster;
+use crate::node::{Node, flip_in_table, flip_in_value, holds_value, survey, until};
 
 /// A topic for each of four shards.
 fn topics() -> [String; 4] {
+    names("topic")
+}
+
+/// A name for each of four shards.
+fn names(beginning: &str) -> [String; 4] {
     [0, 1, 2, 3].map(|part| {
-        let mut names = (0..).map(|n| format!("topic-{n}"));
+        let mut names = (0..).map(|n| format!("{beginning}-{n}"));
         let range = SlotRange::part(part, 4);
         names
             .find(|name| range.contains(NameHash::default().slot_of(name)))
@@ -158,4 +165,150 @@ fn a_torn_end_of_the_log_is_nothing_wrong() {
     let node = Node::start(at.path(), 4);
     assert_eq!(node.retained().len(), 4);
     node.stop();
+}
+
+/// A message that no compression makes shorter.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..8_192).map(|_| next()).collect()
+}
+
+/// Messages in the queue of each client.
+const QUEUED: u64 = 20;
+
+/// The message that is damaged: in the middle, so that nobody who looks for the ends of a queue meets it.
+const DAMAGED: u64 = QUEUED / 2;
+
+/// Lets a client in each shard have messages, and damages a message in shard 2 of a node that was ended in order.
+/// The epochs of the clients.
+fn queued(folder: &Path) -> [u64; 4] {
+    let node = Node::start(folder, 4);
+    let epochs = names("client").map(|client| node.sleeper(&client, "news"));
+    for seed in 1..=QUEUED {
+        assert_eq!(node.publish("news", &noise(seed)), Ok(4));
+    }
+    node.stop();
+    flip_in_value(&folder.join("inbox"), 2, &noise(DAMAGED));
+    epochs
+}
+
+/// Shards of the inbox store that are stopped at a node.
+fn stopped(node: &Node) -> u64 {
+    let stats = node.store.stats(mqtt_session::Timestamp(0));
+    stats.stores.inbox.stopped
+}
+
+fn acknowledge_all(client: &str, epoch: u64) -> InboxOp {
+    InboxOp::Acknowledge {
+        session: client.into(),
+        epoch,
+        sent: QUEUED,
+        done: Done((1..=QUEUED).collect()),
+    }
+}
+
+/// What is said of replicas at a node.
+fn faults(node: &Node) -> Vec<(StoreId, u16, String)> {
+    let faults = node.store.levels.faults();
+    let faults = faults.into_iter().map(|of| (of.store, of.shard, of.why));
+    faults.collect()
+}
+
+/// Shard 2 of the inbox store is stopped, and says why; all others serve.
+fn check_inboxes(node: &Node, epochs: &[u64; 4]) {
+    until("the shard is closed", || !faults(node).is_empty());
+    let said = faults(node);
+    assert_eq!(said.len(), 1, "{said:?}");
+    let (store, shard, why) = &said[0];
+    assert_eq!((*store, *shard), (StoreId::Inbox, 2));
+    assert!(why.contains("is damaged"), "{why}");
+    assert_eq!(stopped(node), 1);
+    for (shard, (client, epoch)) in names("client").iter().zip(epochs).enumerate() {
+        let expected = match shard {
+            2 => Err(Failure::Stopped),
+            _ => Ok(InboxReply::Done),
+        };
+        let op = acknowledge_all(client, *epoch);
+        assert_eq!(node.inbox(op), expected, "shard {shard}");
+    }
+    assert_eq!(node.retain("a", b"x"), Ok(RetainReply::Done));
+}
+
+#[test]
+fn damage_that_is_met_at_apply_closes_its_shard_only() {
+    let at = tempfile::tempdir().unwrap();
+    let epochs = queued(at.path());
+    let node = Node::start(at.path(), 4);
+    assert_eq!((stopped(&node), faults(&node)), (0, Vec::new()), "not met");
+    let op = acknowledge_all(&names("client")[2], epochs[2]);
+    assert_eq!(node.inbox(op), Err(Failure::Stopped));
+    check_inboxes(&node, &epochs);
+    node.stop();
+    // The log has the entry that needs what is damaged.
+    let node = Node::start(at.path(), 4);
+    check_inboxes(&node, &epochs);
+    node.stop();
+}
+
+#[test]
+fn damage_that_is_met_by_a_page_closes_its_shard_only() {
+    let at = tempfile::tempdir().unwrap();
+    queued(at.path());
+    let node = Node::start(at.path(), 4);
+    let clients = names("client");
+    let epochs: Vec<u64> = clients
+        .iter()
+        .map(|client| {
+            let (epoch, at) = node.connect(client);
+            let open = Read::Open {
+                loop_index: 0,
+                home: 7,
+                inbox: at.inbox,
+                epoch,
+                from: at.first,
+                credit: QUEUED as u32,
+            };
+            node.store.read(node.store.inbox_slot(client), open);
+            epoch
+        })
+        .collect();
+    check_inboxes(&node, &epochs.try_into().unwrap());
+    node.stop();
+}
+
+#[test]
+fn a_leader_whose_table_is_damaged_lets_another_node_lead() {
+    let cluster = Cluster::start(3, 1);
+    cluster.settled(0, &[0, 1, 2]);
+    let leader = cluster.inbox_leader(0);
+    let node = cluster.node(leader);
+    let epoch = node.sleeper("ann", "news");
+    for seed in 1..=QUEUED {
+        assert_eq!(node.publish("news", &noise(seed)), Ok(1));
+    }
+    let table = cluster.folders[leader].path().join("inbox");
+    until("the messages are in the table", || {
+        holds_value(&table, 0, &noise(QUEUED))
+    });
+    flip_in_value(&table, 0, &noise(DAMAGED));
+    // Two of three replicas are whole: nothing is lost, and nobody has to ask again.
+    assert_eq!(
+        node.inbox(acknowledge_all("ann", epoch)),
+        Ok(InboxReply::Done)
+    );
+    until("the replica is closed", || !faults(node).is_empty());
+    assert_ne!(cluster.inbox_leader(0), leader);
+    let said = faults(node);
+    assert!(said[0].2.contains("is damaged"), "{said:?}");
+    assert_eq!(node.publish("news", b"more"), Ok(1));
+    for at in [0, 1, 2].into_iter().filter(|at| *at != leader) {
+        assert_eq!(faults(cluster.node(at)), [], "node {at}");
+    }
+    cluster.stop();
 }

@@ -1,6 +1,6 @@
 //! A node with one event loop that writes down what it is told.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -513,4 +513,30 @@ pub(crate) fn flip_in_table(store: &Path, shard: u64) {
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[20] ^= 1;
     std::fs::write(&file, bytes).unwrap();
+}
+
+/// Changes a bit of a value in a shard's table files. No compression may make the value shorter.
+pub(crate) fn flip_in_value(store: &Path, shard: u64, value: &[u8]) {
+    let (file, at) = find_value(store, shard, value).expect("a table file has the value");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[at] ^= 1;
+    // In place: whoever has the file open reads what is written.
+    std::fs::write(&file, bytes).unwrap();
+}
+
+/// Whether a shard's table files have a value.
+pub(crate) fn holds_value(store: &Path, shard: u64, value: &[u8]) -> bool {
+    find_value(store, shard, value).is_some()
+}
+
+/// The file and the place of a value that no compression makes shorter.
+fn find_value(store: &Path, shard: u64, value: &[u8]) -> Option<(PathBuf, usize)> {
+    let tables = store.join(format!("shard-{shard:016x}/tables"));
+    let files = std::fs::read_dir(tables).unwrap();
+    files.map(|file| file.unwrap().path()).find_map(|file| {
+        let bytes = std::fs::read(&file).ok()?;
+        let needle = &value[..64];
+        let at = bytes.windows(needle.len()).position(|part| part == needle);
+        at.map(|at| (file, at))
+    })
 }
