@@ -1125,9 +1125,11 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             "Requests sent to other nodes and not answered yet",
             |s| s.outstanding,
         ),
-        ("store_shards_stopped", "Shards that do not serve", |s| {
-            s.stopped
-        }),
+        (
+            "store_shards_stopped",
+            "Shards whose replica on this node is damaged and does not serve",
+            |s| s.stopped,
+        ),
         ("store_waiting", "Requests waiting", |s| s.waiting),
         (
             "store_requests_pending",

@@ -147,7 +147,9 @@ impl<M: Kind> ShardSet<M> {
             let stats = &shard.stats;
             sum.shards += 1;
             let is_alone = shard.routing.peers.is_none();
-            sum.stopped += u64::from(is_alone && shard.look(|_| ()).is_none());
+            // In a cluster a node has no replica of most shards. Of a replica that cannot be used, a fault is noted.
+            let has_replica = is_alone || shard.fault.get().is_some();
+            sum.stopped += u64::from(has_replica && shard.look(|_| ()).is_none());
             sum.led += u64::from(shard.routing.is_here());
             sum.forwarded += stats.forwarded.load(Ordering::Relaxed);
             sum.outstanding += shard.routing.sent.lock().len() as u64;

@@ -71,7 +71,7 @@ impl HeldBack {
 pub struct ShardStats {
     /// Shards.
     pub shards: u64,
-    /// Shards that do not serve.
+    /// Shards whose replica here cannot be used: its tables or its log are damaged. In a cluster other replicas may serve them.
     pub stopped: u64,
     /// Batches applied.
     pub batches: u64,

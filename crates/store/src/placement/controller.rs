@@ -526,6 +526,7 @@ impl<M: Kind> ReplicaController<M> {
             tables = removed.err().map(tracing::field::display),
             "the replica here is removed: other nodes have the shard"
         );
+        self.shard.fault.clear();
         if let Some(parent) = parent {
             parent.is_seeded();
         }

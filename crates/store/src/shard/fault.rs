@@ -1,6 +1,6 @@
 //! What is wrong with a replica that does not serve, or does not follow: for people, who are told at every node.
 //!
-//! Invariant: what is noted stays until the replica serves, and follows, again.
+//! Invariant: what is noted stays until the replica serves, and follows, again, or is removed.
 
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ impl Fault {
         self.0.lock().replace(why).is_none()
     }
 
-    /// It serves, and follows.
+    /// It serves, and follows; or it is removed.
     pub(crate) fn clear(&self) {
         *self.0.lock() = None;
     }

@@ -303,12 +303,14 @@ fn a_leader_whose_table_is_damaged_lets_another_node_lead() {
         Ok(InboxReply::Done)
     );
     until("the replica is closed", || !faults(node).is_empty());
+    assert_eq!(stopped(node), 1);
     assert_ne!(cluster.inbox_leader(0), leader);
     let said = faults(node);
     assert!(said[0].2.contains("is damaged"), "{said:?}");
     assert_eq!(node.publish("news", b"more"), Ok(1));
     for at in [0, 1, 2].into_iter().filter(|at| *at != leader) {
         assert_eq!(faults(cluster.node(at)), [], "node {at}");
+        assert_eq!(stopped(cluster.node(at)), 0, "node {at}");
     }
     cluster.stop();
 }
