@@ -493,7 +493,8 @@ fn random_number() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Counts this opening, on disk before it is used.
+/// Counts this opening, on disk before it is used. If a slot of the file is broken, it may have held the number of the opening before
+/// this one: that number is left out, so that none is given twice.
 fn raise_incarnation(root: &Path) -> Result<u64, FolderError> {
     let path = root.join(INCARNATION);
     let io = |reason| FolderError::io(&path, reason);
@@ -502,8 +503,19 @@ fn raise_incarnation(root: &Path) -> Result<u64, FolderError> {
     let Some(last) = last else {
         return Err(FolderError::Damaged { path });
     };
-    slots.write_synced(last + 1).map_err(io)?;
-    Ok(last + 1)
+    let next = match slots.has_broken() {
+        true => {
+            tracing::warn!(
+                file = %path.display(),
+                last,
+                "the newest number of the file may be lost: the number after the last whole one is left out"
+            );
+            last + 2
+        }
+        false => last + 1,
+    };
+    slots.write_synced(next).map_err(io)?;
+    Ok(next)
 }
 
 /// Refuses a folder without `FORMAT` in which anything stands that a first start does not leave behind.

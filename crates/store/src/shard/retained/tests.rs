@@ -17,7 +17,7 @@ const HASH: NameHash = NameHash::with_seed(3);
 
 fn base(shards: u16) -> ShardMap {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("SHARDS"), shards.to_string()).unwrap();
+    fs::write(folder.path().join("SHARDS"), format!("{shards}\n")).unwrap();
     ShardMap::open(folder.path(), 1, HASH).unwrap()
 }
 

@@ -3,6 +3,9 @@
 //! Purpose: the two newest values stand in two slots, a page apart, each with a checksum. Writing goes to
 //! the slot of the older one, so that a write which is torn by a crash costs that value only.
 //!
+//! A slot that is there and not whole may have held the newest number, or a write that was torn before anybody knew of it: these
+//! look alike, and callers are told ([`Slots::has_broken`]).
+//!
 //! Deliberately absent: what the number means, and whether it must be synced; callers say.
 
 use std::fs::File;
@@ -22,6 +25,19 @@ pub(super) struct Slots {
     file: File,
     /// How many numbers were written; the newest stands in slot `count % 2`.
     count: u64,
+    /// A slot has been written before, and is not whole.
+    has_broken: bool,
+}
+
+/// What stands in a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slot {
+    /// Nothing was written yet.
+    Unwritten,
+    /// Something that does not fit its checksum.
+    Broken,
+    /// Count and number.
+    Whole(u64, u64),
 }
 
 impl Slots {
@@ -31,9 +47,25 @@ impl Slots {
     /// The file cannot be read.
     pub(super) fn open(file: File) -> io::Result<(Self, Option<u64>)> {
         let slots = [read_slot(&file, 0)?, read_slot(&file, 1)?];
-        let newest = slots.into_iter().flatten().max();
+        let whole = slots.into_iter().filter_map(|slot| match slot {
+            Slot::Whole(count, number) => Some((count, number)),
+            Slot::Unwritten | Slot::Broken => None,
+        });
+        let newest = whole.max();
         let count = newest.map_or(0, |(count, _)| count);
-        Ok((Self { file, count }, newest.map(|(_, number)| number)))
+        // From the second number on both slots have been written.
+        let is_lost = count > 1 && slots.contains(&Slot::Unwritten);
+        let opened = Self {
+            file,
+            count,
+            has_broken: is_lost || slots.contains(&Slot::Broken),
+        };
+        Ok((opened, newest.map(|(_, number)| number)))
+    }
+
+    /// Whether a slot was broken when the file was opened: it may have held a number after the newest whole one.
+    pub(super) fn has_broken(&self) -> bool {
+        self.has_broken
     }
 
     /// Writes the next number, unsynced: it outlives the process, but perhaps not the machine.
@@ -62,11 +94,11 @@ impl Slots {
     }
 }
 
-/// Count and number of a slot, if it is whole.
-fn read_slot(file: &File, index: u64) -> io::Result<Option<(u64, u64)>> {
+/// What stands in a slot. A file that ends within the slot reads as if zeros followed.
+fn read_slot(file: &File, index: u64) -> io::Result<Slot> {
     let mut slot = [0; SLOT_BYTES];
     match file.read_exact_at(&mut slot, index * SLOT_DISTANCE) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         other => other?,
     }
     let field = |at: usize| {
@@ -75,6 +107,10 @@ fn read_slot(file: &File, index: u64) -> io::Result<Option<(u64, u64)>> {
         u64::from_le_bytes(bytes)
     };
     // A file with a hole reads as zeros, whose count no slot ever has.
-    let whole = field(0) > 0 && field(16) == xxh3_64(&slot[..16]);
-    Ok(whole.then(|| (field(0), field(8))))
+    let is_whole = field(0) > 0 && field(16) == xxh3_64(&slot[..16]);
+    Ok(match is_whole {
+        true => Slot::Whole(field(0), field(8)),
+        false if slot == [0; SLOT_BYTES] => Slot::Unwritten,
+        false => Slot::Broken,
+    })
 }

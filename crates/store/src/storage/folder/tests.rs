@@ -112,15 +112,30 @@ fn any_flipped_bit_in_format_is_noticed() {
 }
 
 #[test]
-fn a_torn_incarnation_falls_back_to_the_one_before_and_no_further() {
+fn a_broken_incarnation_falls_back_to_the_one_before_and_none_is_given_twice() {
     let at = scratch();
     for _ in 0..3 {
         drop(Folder::open(at.path()).unwrap());
     }
     // Incarnation 3 is the fourth number written, after 0: slot 0. Slot 1 holds incarnation 2.
     let path = at.path().join("incarnation");
+    let whole = fs::read(&path).unwrap();
+    let next = || Folder::open(at.path()).unwrap().incarnation();
     flip(&path, 70);
-    assert_eq!(Folder::open(at.path()).unwrap().incarnation(), 3);
+    assert_eq!((next(), next()), (4, 5), "3 was given");
+    // The older slot: whether it was the newer one is not known.
+    fs::write(&path, &whole).unwrap();
+    flip(&path, 4_096 * 8 + 70);
+    assert_eq!((next(), next()), (5, 6));
+    // The newest slot reads as if it never was written.
+    let mut zeroed = whole.clone();
+    zeroed[..24].fill(0);
+    fs::write(&path, zeroed).unwrap();
+    assert_eq!((next(), next()), (4, 5));
+    // The file is cut in the older slot.
+    fs::write(&path, &whole[..4_096]).unwrap();
+    assert_eq!((next(), next()), (5, 6));
+    fs::write(&path, &whole).unwrap();
     flip(&path, 70);
     flip(&path, 4_096 * 8 + 70);
     let said = refusal(at.path());
