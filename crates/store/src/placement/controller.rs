@@ -150,15 +150,6 @@ impl<M: Kind> ReplicaController<M> {
         Ok(())
     }
 
-    /// A read of the tables has met damage: another node leads, and the replica here is closed.
-    async fn close_damaged(&mut self, what: &str) {
-        // From here on nothing is proposed here: what is asked waits for the next leader.
-        self.end_leadership().await;
-        self.hand_over().await;
-        self.close().await;
-        self.shard.tell_damage(what);
-    }
-
     /// The entry of the parent that makes again what the replica here begins with, when the parent is started: a crash came
     /// before that was in tables. `None`: the replica needs no parent.
     fn unborn(&self) -> Result<Option<Origin>, String> {
@@ -341,7 +332,11 @@ impl<M: Kind> ReplicaController<M> {
                 biased;
                 () = stops(&mut stopping) => break,
                 what = self.shard.damage.found(), if self.group().is_some() => {
-                    self.close_damaged(&what).await;
+                    // From here on nothing is proposed here: what is asked waits for the next leader.
+                    self.end_leadership().await;
+                    self.hand_over().await;
+                    self.close().await;
+                    self.shard.tell_damage(&what);
                 }
                 () = is_admitted(admitted.as_mut()), if self.waits => {
                     self.waits = false;

@@ -88,7 +88,7 @@ impl<M: Kind> Shard<M> {
                 Ok(None) => return Some(number),
                 Err(error) => {
                     // Half of a state is no state: what follows cannot be applied either.
-                    self.meet_damage(guard, &error);
+                    self.damage.meet(guard, &error);
                     return None;
                 }
             }

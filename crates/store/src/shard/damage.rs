@@ -15,9 +15,6 @@ use parking_lot::RwLockWriteGuard;
 use store_state::TableError;
 use tokio::sync::watch;
 
-use crate::kinds::kind::Kind;
-use crate::shard::handle::{Shard, State};
-
 /// What is damaged, if anything is.
 #[derive(Debug)]
 pub(crate) struct Damage(watch::Sender<Option<String>>);
@@ -29,6 +26,14 @@ impl Default for Damage {
 }
 
 impl Damage {
+    /// A read of the tables has met damage: drops the state of the shard, so that nobody decides anything by it, and tells the
+    /// replica controller.
+    pub(super) fn meet<S>(&self, mut state: RwLockWriteGuard<'_, Option<S>>, error: &TableError) {
+        *state = None;
+        drop(state);
+        self.find(error.to_string());
+    }
+
     /// A read has met damage.
     fn find(&self, what: String) {
         self.0.send_if_modified(|known| {
@@ -54,20 +59,6 @@ impl Damage {
         let found = found.wait_for(Option::is_some).await;
         let found = found.ok().and_then(|found| found.clone());
         found.expect("the sender of what is found lives as long as the shard")
-    }
-}
-
-impl<M: Kind> Shard<M> {
-    /// A read of the tables has met damage: drops the state, so that nobody decides anything by it, and tells the replica
-    /// controller.
-    pub(super) fn meet_damage(
-        &self,
-        mut state: RwLockWriteGuard<'_, Option<State<M>>>,
-        error: &TableError,
-    ) {
-        *state = None;
-        drop(state);
-        self.damage.find(error.to_string());
     }
 }
 

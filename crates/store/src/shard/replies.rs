@@ -111,7 +111,7 @@ impl<M: Kind> Shard<M> {
                     match page {
                         Ok((next, end)) => state.effects.cursors.read(inbox, items, next, end),
                         // Else the session would get nothing, and the shard would count as served.
-                        Err(error) => return self.meet_damage(guard, &error),
+                        Err(error) => return self.damage.meet(guard, &error),
                     }
                     match state.effects.cursors.wants(inbox) {
                         Some((next, credit)) => want = (inbox, next, credit),
