@@ -151,3 +151,67 @@ impl From<PeerEvent> for LoopMessage {
 
 /// Tells that a step is done by being dropped, with all its clones.
 pub type Done = Arc<dyn Any + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use mqtt_proto::{MessageBody, QoS};
+
+    use super::*;
+    use crate::routes::{MatchCache, Routes};
+
+    fn message(retain: bool) -> Option<Arc<ApplicationMessage>> {
+        Some(Arc::new(ApplicationMessage {
+            body: MessageBody::new("t", b"1"),
+            qos: QoS::AtMostOnce,
+            retain,
+            publisher: 1,
+            publisher_hash: 0,
+            expires_at: None,
+            taken_up: None,
+        }))
+    }
+
+    #[test]
+    fn messages_for_the_same_receivers_go_together_up_to_a_limit_and_in_order() {
+        let routes = Routes::with_seed(1);
+        let [set, other] =
+            ["t", "u"].map(|topic| MatchCache::default().find(topic.as_bytes(), &routes));
+        let first = message(false).unwrap();
+        let mut last = LoopMessage::from(BetweenLoops::Deliver(Together {
+            first: Arc::clone(&first),
+            others: Vec::new(),
+            set: Arc::clone(&set),
+            range: 0..1,
+            retaining: None,
+        }));
+        let mut sent = vec![first];
+        for (mut stays, set, range) in [
+            (message(true), &set, 0..1),
+            (message(false), &other, 0..1),
+            (message(false), &set, 0..2),
+        ] {
+            assert!(!Together::add(&mut last, &mut stays, set, &range));
+            assert!(stays.is_some());
+        }
+        while sent.len() < Together::MOST {
+            let mut next = message(false);
+            sent.extend(next.clone());
+            assert!(Together::add(&mut last, &mut next, &set, &(0..1)));
+            assert!(next.is_none());
+        }
+        assert!(!Together::add(
+            &mut last,
+            &mut message(false),
+            &set,
+            &(0..1)
+        ));
+        let LoopMessage::Loop(FromLoop(BetweenLoops::Deliver(together))) = last else {
+            unreachable!("nothing else was made")
+        };
+        let got = [&together.first].into_iter().chain(&together.others);
+        assert!(got.zip(&sent).all(|(got, sent)| Arc::ptr_eq(got, sent)));
+        assert_eq!(together.others.len() + 1, sent.len());
+        let mut end = LoopMessage::from(BetweenLoops::FlushPeers);
+        assert!(!Together::add(&mut end, &mut message(false), &set, &(0..1)));
+    }
+}
