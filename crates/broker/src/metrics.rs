@@ -979,6 +979,9 @@ fn encode_guard(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     }
     let help = "Logins denied";
     counter(encoder, "failed_logins", help, None, guard.failed_logins())?;
+    let help = "Logins denied at other nodes of the cluster, as far as these have told; they count here as well";
+    let elsewhere = guard.failed_logins_elsewhere();
+    counter(encoder, "failed_logins_elsewhere", help, None, elsewhere)?;
     let Remembered {
         arrivals,
         addresses,

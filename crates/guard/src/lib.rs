@@ -81,6 +81,7 @@ pub struct Guard {
     bans: RwLock<Arc<Bans>>,
     refused: [AtomicU64; Refusal::ALL.len()],
     failed_logins: AtomicU64,
+    failed_elsewhere: AtomicU64,
     /// Who fails, for people.
     failing: Failing,
     /// What other nodes are to be told; only in a cluster.
@@ -190,6 +191,7 @@ impl Guard {
             bans: RwLock::default(),
             refused: Default::default(),
             failed_logins: AtomicU64::new(0),
+            failed_elsewhere: AtomicU64::new(0),
             failing: Failing::default(),
             reports: OnceLock::new(),
             names: RandomState::new(),

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
+use std::sync::atomic::Ordering;
 
 use config::Network;
 use parking_lot::Mutex;
@@ -77,9 +78,17 @@ impl Guard {
         self.reports.get().map_or_else(Vec::new, Reports::take)
     }
 
+    /// Logins denied at other nodes since the start, as far as these have told.
+    #[must_use]
+    pub fn failed_logins_elsewhere(&self) -> u64 {
+        self.failed_elsewhere.load(Ordering::Relaxed)
+    }
+
     /// Logins have failed at another node. They count as if they had failed here, and are told nobody.
     pub fn failed_elsewhere(&self, failed: &FailedLogin, now_ms: u64) {
         let limits = *self.limits.read();
+        let count = u64::from(failed.count.get());
+        self.failed_elsewhere.fetch_add(count, Ordering::Relaxed);
         if limits.failed_logins.is_some() {
             let name = self.name(failed.user.as_deref().unwrap_or_default());
             let login = (failed.address, name);
@@ -159,6 +168,7 @@ mod tests {
         assert_eq!(here.take_failed_logins(), []);
         there.failed_elsewhere(&told[0], 1_000);
         assert_eq!(there.failed_logins(), 2, "those that failed there");
+        assert_eq!(there.failed_logins_elsewhere(), 3);
         let refused = begin(&there, 1, "bob", "f");
         assert!(matches!(refused, Err(NotNow::Refused(_))));
         for (last, user) in [(1, "alice"), (2, "bob")] {
