@@ -7,15 +7,18 @@
 //! raft-engine starts a new file at each write that finds the disk full, when it recognizes that. Here
 //! it does not: the write fails and can be tried again.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
 use rustix::io::Errno;
 
 use crate::files::{File, Files};
+use crate::log_files::LogFile;
 use crate::stats::Counters;
 
 /// Whether syncs were kept so far, and what was written.
@@ -23,6 +26,14 @@ use crate::stats::Counters;
 pub(crate) struct Health {
     failure: OnceLock<String>,
     pub(crate) counters: Counters,
+    ends: Mutex<BTreeMap<LogFile, FileEnd>>,
+}
+
+/// Bytes of a file.
+#[derive(Clone, Copy, Default)]
+struct FileEnd {
+    written: u64,
+    synced: u64,
 }
 
 impl Health {
@@ -30,6 +41,31 @@ impl Health {
     /// may say of it that it was written: it is unknown for good.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
+    }
+
+    /// The files that are there, with so many bytes synced of each.
+    pub(crate) fn set_ends(&self, ends: &BTreeMap<LogFile, u64>) {
+        let ends = ends.iter().map(|(file, end)| {
+            let end = FileEnd {
+                written: *end,
+                synced: *end,
+            };
+            (*file, end)
+        });
+        *self.ends.lock() = ends.collect();
+    }
+
+    /// How many bytes of each file are synced.
+    pub(crate) fn synced_ends(&self) -> BTreeMap<LogFile, u64> {
+        let ends = self.ends.lock();
+        let synced = ends.iter().filter(|(_, end)| end.synced > 0);
+        synced.map(|(file, end)| (*file, end.synced)).collect()
+    }
+
+    fn change_end(&self, file: Option<LogFile>, change: impl FnOnce(&mut FileEnd)) {
+        if let Some(file) = file {
+            change(self.ends.lock().entry(file).or_default());
+        }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -51,9 +87,10 @@ impl Disk {
         Self { files, health }
     }
 
-    fn opened(&self, file: Box<dyn File>) -> OpenFile {
+    fn opened(&self, path: &Path, file: Box<dyn File>) -> OpenFile {
         OpenFile {
             file,
+            name: LogFile::named(path),
             health: self.health.clone(),
         }
     }
@@ -66,18 +103,24 @@ impl FileSystem for Disk {
 
     fn create<P: AsRef<Path>>(&self, path: P) -> io::Result<OpenFile> {
         self.health.check()?;
-        Ok(self.opened(self.files.create(path.as_ref()).map_err(plain)?))
+        let file = self.files.create(path.as_ref()).map_err(plain)?;
+        Ok(self.opened(path.as_ref(), file))
     }
 
     fn open<P: AsRef<Path>>(&self, path: P, permission: Permission) -> io::Result<OpenFile> {
         let writable = permission == Permission::ReadWrite;
-        Ok(self.opened(self.files.open(path.as_ref(), writable)?))
+        let file = self.files.open(path.as_ref(), writable)?;
+        Ok(self.opened(path.as_ref(), file))
     }
 
     fn delete<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         // What replaces the file may not be on the disk.
         self.health.check()?;
-        self.files.delete(path.as_ref())
+        self.files.delete(path.as_ref())?;
+        if let Some(file) = LogFile::named(path.as_ref()) {
+            self.health.ends.lock().remove(&file);
+        }
+        Ok(())
     }
 
     fn rename<P: AsRef<Path>>(&self, from: P, to: P) -> io::Result<()> {
@@ -96,13 +139,20 @@ impl FileSystem for Disk {
 
 pub(crate) struct OpenFile {
     file: Box<dyn File>,
+    name: Option<LogFile>,
     health: Arc<Health>,
 }
 
 impl Handle for OpenFile {
     fn truncate(&self, offset: usize) -> io::Result<()> {
         self.health.check()?;
-        self.file.set_len(offset as u64)
+        self.file.set_len(offset as u64)?;
+        let offset = offset as u64;
+        self.health.change_end(self.name, |end| {
+            end.written = end.written.min(offset);
+            end.synced = end.synced.min(offset);
+        });
+        Ok(())
     }
 
     fn file_size(&self) -> io::Result<usize> {
@@ -114,10 +164,18 @@ impl Handle for OpenFile {
             return Ok(());
         }
         let begin = Instant::now();
-        if let Err(error) = self.file.sync() {
-            tracing::error!(%error, "a sync of the log failed: nothing is acknowledged from here on");
-            // A second failure changes nothing.
-            drop(self.health.failure.set(format!("sync failed: {error}")));
+        let mut written = 0;
+        self.health
+            .change_end(self.name, |end| written = end.written);
+        match self.file.sync() {
+            Ok(()) => self.health.change_end(self.name, |end| {
+                end.synced = end.synced.max(written.min(end.written));
+            }),
+            Err(error) => {
+                tracing::error!(%error, "a sync of the log failed: nothing is acknowledged from here on");
+                // A second failure changes nothing.
+                drop(self.health.failure.set(format!("sync failed: {error}")));
+            }
         }
         self.health.counters.synced(begin.elapsed());
         Ok(())
@@ -148,6 +206,10 @@ impl Write for Cursor {
             .map_err(plain)?;
         self.handle.health.counters.wrote(len);
         self.offset += len as u64;
+        let offset = self.offset;
+        self.handle.health.change_end(self.handle.name, |end| {
+            end.written = end.written.max(offset);
+        });
         Ok(len)
     }
 

@@ -1,7 +1,8 @@
 //! The log's folder: whose it is, and in which version.
 //!
 //! `LOCK` is locked by the process that has the log open, `FORMAT` says the version, `entries` holds
-//! raft-engine's files.
+//! raft-engine's files, `ends` says how far they go (`ends.rs`). `damaged` holds the files of logs that were damaged
+//! (`mend.rs`).
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use crate::files::PRIVATE_FILE;
 use crate::log::LogError;
 
 /// The log holds messages: its folders are for their owner only.
-const PRIVATE_FOLDER: u32 = 0o700;
+pub(crate) const PRIVATE_FOLDER: u32 = 0o700;
 
 /// What `FORMAT` holds. Changed with every change that an older program could misread.
 const FORMAT: &str = "heraldmq log, version 1\n";
@@ -46,6 +47,10 @@ impl Folder {
         make_folder(&folder.entries()).map_err(failed)?;
         sync_folder(path).map_err(failed)?;
         Ok(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Where the engine keeps its files.
@@ -161,6 +166,6 @@ fn create(path: &Path) -> io::Result<File> {
     options.mode(PRIVATE_FILE).open(path)
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::group_log::GroupLog;
 use crate::keep::KeptBack;
 use crate::log::Log;
+use crate::loss::{self, Missing};
 use crate::machine::{Machine, Positions};
 use crate::mark::Mark;
 use crate::network::{Network, Peers};
@@ -128,6 +129,13 @@ impl<C: Command> Group<C> {
         let wal = log.wal().clone();
         let durable = machine.durable().unwrap_or_default();
         prepare(&wal, id, birth, &durable).await?;
+        if let Some(missing) = loss::settle(&wal, id, node, birth, &durable).await? {
+            tracing::error!(
+                group = id,
+                "the log was damaged: {missing}. The replica goes on, and the others send it what it lacks; until then it votes \
+                 for nobody who may lack that, too"
+            );
+        }
         let positions = Arc::new(Positions::new(durable.clone()));
         let log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
             .await
@@ -570,6 +578,8 @@ pub enum StartError {
         /// The first index that the log holds.
         log_first: u64,
     },
+    /// The log was damaged, and has lost entries that no table of this replica holds. Nobody else has them.
+    Lost(Missing),
     /// The group has members, and this node is none of them.
     NotAMember,
     /// The group was seeded here, and no table holds its state yet: the entry that it comes from has to be applied
@@ -607,6 +617,10 @@ impl fmt::Display for StartError {
                 f,
                 "the tables hold all before entry {tables_next}, the log begins with {log_first}: \
                  they do not belong together"
+            ),
+            Self::Lost(missing) => write!(
+                f,
+                "its log was damaged, and no other replica has what was in it: {missing}"
             ),
             Self::NotAMember => f.write_str("this node is not a member of the group"),
             Self::Unborn { origin } => {

@@ -414,6 +414,14 @@ impl<C: Command> Append for Appended<C> {
         self.committed.as_ref().map(encoded)
     }
 
+    fn first(&self) -> Option<u64> {
+        self.entries.first().map(|entry| entry.log_id.index)
+    }
+
+    fn last(&self) -> Option<LogId> {
+        self.entries.last().map(|entry| entry.log_id)
+    }
+
     fn entries(&self) -> usize {
         self.entries.len()
     }
@@ -482,6 +490,24 @@ pub(crate) fn commands<C: Command>(
     Ok(())
 }
 
+/// The entries of a range, all in memory: a start with a damaged log reads them.
+///
+/// # Errors
+/// One of them is missing or cannot be read.
+pub(crate) fn records_between(wal: &Wal, group: u64, range: Range<u64>) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let mut next = range.start;
+    while next < range.end {
+        let chunk = wal.read(group, next, range.end, CHUNK_BYTES)?;
+        if chunk.is_empty() {
+            return Err(unreadable(group, next, "it is missing"));
+        }
+        next += chunk.len() as u64;
+        records.extend(chunk);
+    }
+    Ok(records)
+}
+
 /// Whether the tables of a group, which reach to `tables`, are of a snapshot that the log was told of, and
 /// the log does not have their last entry: what it has is of no use then.
 pub(crate) fn has_new_tables(wal: &Wal, group: u64, tables: Option<LogId>) -> io::Result<bool> {
@@ -523,7 +549,7 @@ pub(crate) async fn append_sole_voter(
     let change = Change {
         group,
         clean,
-        entry: Some(Record::of_membership(&entry, &membership)),
+        entries: vec![Record::of_membership(&entry, &membership)],
         puts: purged.into_iter().chain([vote]).collect(),
         ..Change::default()
     };
@@ -532,7 +558,7 @@ pub(crate) async fn append_sole_voter(
 }
 
 /// More terms than a group had between two copies of the folders of its members.
-const TERMS_OF_COPIES: u64 = 1_000_000;
+pub(crate) const TERMS_OF_COPIES: u64 = 1_000_000;
 
 /// Votes of `node` in a group that nobody serves are for later terms than before from now on.
 pub(crate) async fn leave_terms_behind(
@@ -597,18 +623,18 @@ pub(crate) fn next_index(last: Option<LogId>) -> u64 {
     last.map_or(0, |id| id.index + 1)
 }
 
-/// The last entry that was deleted from the front.
 /// The last entry of a group, or the one that was purged last.
 pub(crate) fn last_id(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     last_entry(wal, group, purged(wal, group)?)
 }
 
-fn purged(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
+/// The last entry that was deleted from the front.
+pub(crate) fn purged(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     stored(wal, group, key::PURGED, |bytes| bytes.log_id())
 }
 
 /// Where the log of a group ended when it was deleted.
-fn deleted(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
+pub(crate) fn deleted(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     stored(wal, group, key::DELETED, |bytes| bytes.log_id())
 }
 
@@ -658,7 +684,7 @@ pub(crate) fn encoded(id: &LogId) -> Vec<u8> {
     out
 }
 
-fn encoded_vote(vote: &Vote) -> Vec<u8> {
+pub(crate) fn encoded_vote(vote: &Vote) -> Vec<u8> {
     let mut out = Vec::new();
     put_vote(vote, &mut out);
     out

@@ -17,9 +17,11 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod check;
 mod command;
 mod disk;
 mod encoding;
+mod ends;
 mod files;
 mod folder;
 #[cfg(feature = "fuzzing")]
@@ -30,11 +32,15 @@ mod group_log;
 mod handle;
 mod keep;
 mod log;
+mod log_files;
+mod loss;
 mod machine;
 mod mark;
 mod members;
+mod mend;
 mod network;
 mod record;
+mod replay;
 mod rpc;
 mod seed;
 #[cfg(feature = "simulation")]
@@ -44,12 +50,12 @@ mod standing;
 mod state_machine;
 mod stats;
 mod tail;
-mod tail_check;
 mod types;
 mod view;
 mod wal;
 
 pub use blocking::blocking;
+pub use check::{Damage, Finding};
 pub use command::{Command, CorruptCommand};
 pub use files::{File, Files};
 pub use group::{
@@ -57,6 +63,7 @@ pub use group::{
     RecoveryError, StartError,
 };
 pub use log::{Log, LogError, LogOptions};
+pub use loss::Missing;
 pub use mark::{CorruptMark, Mark};
 pub use members::ChangeError;
 pub use network::{Network, Nobody, Unreachable};

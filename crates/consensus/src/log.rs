@@ -11,18 +11,23 @@ use histogram::Snapshot;
 use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
 use tokio::sync::watch;
 
+use crate::check::{Check, Damage, Finding};
 use crate::command::Command;
 use crate::disk::{Disk, Health};
+use crate::ends::{self, Ends, EndsFile, GroupEnd};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
 use crate::group_log::{
-    append_sole_voter, begin_anew, commands, delete, last_id, leave_terms_behind, span,
+    append_sole_voter, begin_anew, commands, delete, deleted, last_id, leave_terms_behind, purged,
+    span, stored,
 };
+use crate::loss::{self, Missing, is_group};
 use crate::mark::Mark;
+use crate::mend;
+use crate::replay::Remains;
 use crate::seed::{self, Origin};
 use crate::stats::LogStats;
-use crate::tail_check;
-use crate::wal::{Condition, Wal, Writer, key};
+use crate::wal::{Change, Condition, Recorder, Request, Wal, Writer, key, to_io};
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]
@@ -60,17 +65,21 @@ impl LogOptions {
 pub struct Log {
     wal: Arc<Wal>,
     thread: Option<JoinHandle<()>>,
+    damage: Vec<Finding>,
 }
 
 impl Log {
-    /// Opens the log and cuts a torn tail. Blocks: every file's index is read.
+    /// Opens the log and cuts a torn tail. Blocks: all files are read.
+    ///
+    /// Of a damaged log what is left is taken up: the old files stay in `damaged`, [`Log::damage`] says what was found, and a
+    /// group that lacks something says so when it is started.
     pub fn open(options: &LogOptions) -> Result<Self, LogError> {
         Self::open_with(options, Arc::new(RealFiles))
     }
 
     /// The same with other files than the operating system's.
     pub fn open_with(options: &LogOptions, files: Arc<dyn Files>) -> Result<Self, LogError> {
-        let (wal, writer) = prepare(options, files)?;
+        let (wal, writer, damage) = prepare(options, files)?;
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || writer.run())
@@ -81,6 +90,7 @@ impl Log {
         Ok(Self {
             wal,
             thread: Some(thread),
+            damage,
         })
     }
 
@@ -94,9 +104,13 @@ impl Log {
         files: Arc<dyn Files>,
         write_time: Duration,
     ) -> Result<Self, LogError> {
-        let (wal, writer) = prepare(options, files)?;
+        let (wal, writer, damage) = prepare(options, files)?;
         tokio::spawn(writer.run_within(write_time));
-        Ok(Self { wal, thread: None })
+        Ok(Self {
+            wal,
+            thread: None,
+            damage,
+        })
     }
 
     /// Counters and gauges.
@@ -114,9 +128,37 @@ impl Log {
         self.wal.watch()
     }
 
+    /// What was damaged or missing in the files when the log was opened.
+    #[must_use]
+    pub fn damage(&self) -> &[Finding] {
+        &self.damage
+    }
+
+    /// Has a replica that decides alone go on with what a damaged log has left of it, though entries are missing that its
+    /// tables, which reach to `tables`, do not hold. Gives what is lost; `None`: nothing is. The group must not have been
+    /// started here.
+    ///
+    /// # Errors
+    /// Others vote as well, who may have what is missing; or the log cannot be read or written.
+    pub async fn accept_loss(
+        &self,
+        group: u64,
+        node: u64,
+        tables: &Mark,
+    ) -> io::Result<Option<Missing>> {
+        let members = loss::members(&self.wal, group, tables)?;
+        if !members.voters.is_empty() && !members.is_sole_voter(node) {
+            let why = format!("group {group} has other voters, who may have what is missing here");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        loss::accept(&self.wal, group, tables).await
+    }
+
     /// Groups that have something in the log.
     pub fn group_ids(&self) -> Vec<u64> {
-        self.wal.group_ids()
+        let mut groups = self.wal.group_ids();
+        groups.retain(|group| is_group(*group));
+        groups
     }
 
     /// Groups whose old entries kept files from being deleted when files were last looked through. They
@@ -255,24 +297,145 @@ impl Drop for Log {
     }
 }
 
-/// Opens the files of a log. Nothing is written before the writer runs.
-fn prepare(options: &LogOptions, files: Arc<dyn Files>) -> Result<(Arc<Wal>, Writer), LogError> {
+/// Opens the files of a log, and puts what is left of a damaged one in its place.
+fn prepare(
+    options: &LogOptions,
+    files: Arc<dyn Files>,
+) -> Result<(Arc<Wal>, Writer, Vec<Finding>), LogError> {
     let folder = Folder::open(&options.directory)?;
-    tail_check::check_newest_file(&*files, &folder.entries())?;
-    let health = Arc::new(Health::default());
-    let engine = open_engine(options, &folder.entries(), files.clone(), &health)
-        .map_err(|error| refused(error, &*files, &folder.entries()))?;
+    let entries = folder.entries();
     let failed = |error| LogError::Io {
-        path: folder.entries(),
+        path: folder.path().to_owned(),
         error,
     };
+    mend::finish(&files, folder.path(), &entries)?;
+    let known = ends::read(&*files, folder.path()).map_err(failed)?;
+    let examined = Examined::of(&files, &entries, known.as_ref().map(|(_, ends)| ends));
+    let examined = examined.map_err(failed)?;
+    let damage = examined.damage();
+    let (count, ends) = if damage.is_empty() {
+        examined.check.cut(&*files, &entries).map_err(failed)?;
+        let (count, mut ends) = known.unwrap_or_default();
+        ends.files = examined.check.ends;
+        (count, ends)
+    } else {
+        for finding in &damage {
+            tracing::error!("the log is damaged: {finding}");
+        }
+        let remains = examined.remains(&files, &entries, known.as_ref().map(|(_, ends)| ends));
+        let remains = remains.map_err(failed)?;
+        let known = known.as_ref().map(|(count, ends)| (*count, ends));
+        mend::mend(&files, folder.path(), &entries, &remains, known, options)?;
+        let mended = ends::read(&*files, folder.path()).map_err(failed)?;
+        mended.unwrap_or_default()
+    };
+
+    let health = Arc::new(Health::default());
+    health.set_ends(&ends.files);
+    let engine = open_engine(options, &entries, files.clone(), &health)
+        .map_err(|error| refused(error, &entries))?;
     folder.sync_entries().map_err(failed)?;
     if let Some(failure) = health.failure() {
         return Err(failed(io::Error::other(failure.to_owned())));
     }
+    let file = EndsFile::new(files, folder.path(), count);
     let wal = Arc::new(Wal::new(engine, Some(folder), health, options));
-    let writer = Writer::new(wal.clone(), options);
-    Ok((wal, writer))
+    let ends = complete(&wal, ends);
+    forget_apart(&wal);
+    let writer = Writer::new(wal.clone(), options, Recorder::new(ends, file));
+    Ok((wal, writer, damage))
+}
+
+/// A log that was looked at and not opened.
+pub(crate) struct Examined {
+    pub(crate) check: Check,
+    /// What is left, if that was read already.
+    remains: Option<Remains>,
+    lost_oldest: Vec<Finding>,
+}
+
+impl Examined {
+    pub(crate) fn of(
+        files: &Arc<dyn Files>,
+        entries: &Path,
+        known: Option<&Ends>,
+    ) -> io::Result<Self> {
+        let check = Check::of(&**files, entries, known)?;
+        let mut examined = Self {
+            check,
+            remains: None,
+            lost_oldest: Vec::new(),
+        };
+        // Files are deleted before `ends` says so: that is told from a loss by what the groups have.
+        if examined.check.findings.is_empty()
+            && examined.check.lacks_oldest
+            && let Some(known) = known
+        {
+            let remains = Remains::read(&**files, entries, &examined.check, Some(known))?;
+            if remains.has_loss() {
+                let missing = mend::missing_oldest(known, &examined.check).into_iter();
+                let missing = missing.map(|file| Finding {
+                    path: file.path(entries),
+                    what: Damage::Missing,
+                });
+                examined.lost_oldest = missing.collect();
+                examined.remains = Some(remains);
+            }
+        }
+        Ok(examined)
+    }
+
+    /// What is damaged, by the file and its place.
+    pub(crate) fn damage(&self) -> Vec<Finding> {
+        let found = self.check.findings.iter().chain(&self.lost_oldest);
+        found.cloned().collect()
+    }
+
+    pub(crate) fn remains(
+        self,
+        files: &Arc<dyn Files>,
+        entries: &Path,
+        known: Option<&Ends>,
+    ) -> io::Result<Remains> {
+        match self.remains {
+            Some(remains) => Ok(remains),
+            None => Remains::read(&**files, entries, &self.check, known),
+        }
+    }
+}
+
+/// With the groups of which `ends` says nothing: an earlier version has written the log.
+fn complete(wal: &Wal, mut ends: Ends) -> Ends {
+    for group in wal.group_ids() {
+        if is_group(group) && !ends.groups.contains_key(&group) {
+            // What cannot be read is left out; the group says so when it starts.
+            let end = GroupEnd {
+                vote: stored(wal, group, key::VOTE, |bytes| bytes.vote()).unwrap_or(None),
+                last: last_id(wal, group).unwrap_or(None),
+                purged: purged(wal, group).unwrap_or(None),
+                floor: deleted(wal, group).unwrap_or(None),
+            };
+            ends.groups.insert(group, end);
+        }
+    }
+    ends
+}
+
+/// Forgets entries apart of groups whose loss is settled: a crash came between.
+fn forget_apart(wal: &Wal) {
+    for group in wal
+        .group_ids()
+        .into_iter()
+        .filter(|group| !is_group(*group))
+    {
+        if wal.get(loss::of_apart(group), key::LOSS).is_none() {
+            wal.push(Request::Change(Change {
+                group,
+                clean: true,
+                ..Change::default()
+            }));
+        }
+    }
 }
 
 /// Opens the engine in its folder.
@@ -287,7 +450,8 @@ pub(crate) fn open_engine(
         .ok_or_else(|| io::Error::other("the name is not UTF-8"))?;
     let config = Config {
         dir: directory.to_owned(),
-        recovery_mode: RecoveryMode::TolerateTailCorruption,
+        // What is torn is cut off before (`check.rs`).
+        recovery_mode: RecoveryMode::AbsoluteConsistency,
         // Payloads are small or already compressed; the time is better spent elsewhere.
         batch_compression_threshold: ReadableSize(0),
         format_version: Version::V2,
@@ -300,18 +464,11 @@ pub(crate) fn open_engine(
     Engine::open_with_file_system(config, Arc::new(Disk::new(files, health.clone())))
 }
 
-/// Why the engine does not open, with the place when it can be found.
-pub(crate) fn refused(error: raft_engine::Error, files: &dyn Files, folder: &Path) -> LogError {
-    match (error, tail_check::find_damage(files, folder)) {
-        (raft_engine::Error::Io(error), _) => LogError::Io {
-            path: folder.to_owned(),
-            error,
-        },
-        (_, Ok(Some((path, offset)))) => LogError::Damaged { path, offset },
-        (error, _) => LogError::Unreadable {
-            path: folder.to_owned(),
-            message: error.to_string(),
-        },
+/// Why the engine does not open.
+pub(crate) fn refused(error: raft_engine::Error, folder: &Path) -> LogError {
+    LogError::Io {
+        path: folder.to_owned(),
+        error: to_io(error),
     }
 }
 
@@ -342,20 +499,10 @@ pub enum LogError {
         /// What its `FORMAT` says.
         found: String,
     },
-    /// A checksum in the middle of a file is wrong. No group can be started, since the entries of all
-    /// are mixed in a file.
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where the first broken batch begins, in bytes.
-        offset: u64,
-    },
-    /// The engine cannot read it.
-    Unreadable {
+    /// A crash has ended the repair of a damaged log, which is in no state to be looked at.
+    Mending {
         /// The folder.
         path: PathBuf,
-        /// What the engine said.
-        message: String,
     },
 }
 
@@ -376,12 +523,11 @@ impl fmt::Display for LogError {
                 "{}: \"{found}\" was written by another version of HeraldMQ",
                 path.display()
             ),
-            Self::Damaged { path, offset } => write!(
+            Self::Mending { path } => write!(
                 f,
-                "{}: damaged at byte {offset}: the checksum is wrong and whole entries follow",
+                "{}: a repair was interrupted, and goes on when a node is started with it",
                 path.display()
             ),
-            Self::Unreadable { path, message } => write!(f, "{}: {message}", path.display()),
         }
     }
 }

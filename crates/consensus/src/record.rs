@@ -81,6 +81,13 @@ impl Record {
         self.header().map(|(_, log_id)| log_id)
     }
 
+    /// The members that it makes; `None`: it is something else.
+    pub(crate) fn membership(&self) -> Option<Membership> {
+        let (kind, _) = self.header()?;
+        let rest = self.0.get(HEADER..).filter(|_| kind == MEMBERSHIP)?;
+        Reader(rest).membership()
+    }
+
     fn header(&self) -> Option<(u8, LogId)> {
         let mut reader = Reader(&self.0);
         Some((reader.u8()?, reader.log_id()?))

@@ -16,7 +16,7 @@ use crate::types::{Entry, LogId, Payload, Types, Vote};
 const FORMAT: u8 = 1;
 
 /// Entries and terms beyond are not reached in the life of a group; they would overflow when counted on.
-const MAX_NUMBER: u64 = u64::MAX >> 1;
+pub(crate) const MAX_NUMBER: u64 = u64::MAX >> 1;
 
 mod kind {
     pub(super) const APPEND: u8 = 1;

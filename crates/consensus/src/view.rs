@@ -3,9 +3,10 @@
 //! Invariants: nothing in the log's folder is written, created or removed; what is said of a group is what
 //! a node would find that starts with this log.
 //!
-//! The engine knows no way of opening without writing: it locks its folder, cuts a torn tail and makes
+//! The engine knows no way of opening without writing: it locks its folder and makes
 //! the first files. So it gets a folder of the caller's with empty files of the same names, of which it
-//! reads the original contents, and what it writes stays in memory.
+//! reads the original contents, and what it writes stays in memory. Of a damaged log, what a node would make of it is
+//! written into that folder.
 
 use std::fs;
 use std::io;
@@ -15,17 +16,21 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::check::{Check, Finding};
 use crate::command::Command;
 use crate::disk::Health;
+use crate::ends;
 use crate::files::{File, Files, RealFiles};
 use crate::folder;
 use crate::group::{StartError, check_fit};
 use crate::group_log::{commands, has_new_tables, next_index, span};
-use crate::log::{LogError, LogOptions, open_engine, refused};
+use crate::log::{Examined, LogError, LogOptions, open_engine, refused};
+use crate::log_files::{self, LogFile};
+use crate::loss::{Verdict, is_group, loss};
 use crate::mark::Mark;
 use crate::mark::seed_id;
+use crate::mend;
 use crate::seed::{self, Origin};
-use crate::tail_check;
 use crate::wal::Wal;
 
 /// A log that nobody has open. The caller sees to it that nobody opens it meanwhile.
@@ -34,6 +39,7 @@ pub struct LogView {
     files: u64,
     bytes: u64,
     torn_bytes: u64,
+    damage: Vec<Finding>,
 }
 
 impl LogView {
@@ -48,28 +54,60 @@ impl LogView {
             path: directory.to_owned(),
             error,
         };
+        if mend::goes_on(directory) {
+            return Err(LogError::Mending {
+                path: directory.to_owned(),
+            });
+        }
+        let real: Arc<dyn Files> = Arc::new(RealFiles);
+        let known = ends::read(&*real, directory).map_err(failed)?;
+        let known = known.map(|(_, ends)| ends);
         let (mut files, mut bytes, mut torn_bytes) = (0, 0, 0);
+        let mut damage = Vec::new();
+        let options = LogOptions::new(scratch);
+        let mut sources: Arc<dyn Files> = Arc::new(Originals(entries.clone(), Check::default()));
         if entries.is_dir() {
-            tail_check::check_newest_file(&RealFiles, &entries)?;
-            torn_bytes = tail_check::torn_bytes(&RealFiles, &entries).map_err(failed)?;
-            for path in tail_check::all_files(&entries).map_err(failed)? {
-                let name = path.file_name().unwrap_or_default();
-                fs::write(scratch.join(name), b"").map_err(failed)?;
+            for file in log_files::list(&entries).map_err(failed)? {
                 files += 1;
-                bytes += path.metadata().map_err(failed)?.len();
+                bytes += file.path(&entries).metadata().map_err(failed)?.len();
+            }
+            let examined = Examined::of(&real, &entries, known.as_ref()).map_err(failed)?;
+            torn_bytes = examined
+                .check
+                .torn_bytes(&*real, &entries)
+                .map_err(failed)?;
+            damage = examined.damage();
+            let check = examined.check.clone();
+            if damage.is_empty() {
+                for file in log_files::list(&entries).map_err(failed)? {
+                    if !check.is_unborn(file) {
+                        fs::write(file.path(scratch), b"").map_err(failed)?;
+                    }
+                }
+                sources = Arc::new(Originals(entries.clone(), check));
+            } else {
+                let remains = examined.remains(&real, &entries, known.as_ref());
+                let remains = remains.map_err(failed)?;
+                mend::write(&real, &entries, scratch, &remains, &options)?;
+                sources = real;
             }
         }
         let health = Arc::new(Health::default());
-        let options = LogOptions::new(scratch);
-        let originals = Arc::new(Originals(entries.clone()));
-        let engine = open_engine(&options, scratch, originals, &health)
-            .map_err(|error| refused(error, &RealFiles, &entries))?;
+        let engine = open_engine(&options, scratch, sources, &health)
+            .map_err(|error| refused(error, &entries))?;
         Ok(Self {
             wal: Wal::new(engine, None, health, &options),
             files,
             bytes,
             torn_bytes,
+            damage,
         })
+    }
+
+    /// What is damaged or missing in its files.
+    #[must_use]
+    pub fn damage(&self) -> &[Finding] {
+        &self.damage
     }
 
     /// Its files, and their bytes.
@@ -84,7 +122,9 @@ impl LogView {
 
     /// Groups that have something in the log.
     pub fn group_ids(&self) -> Vec<u64> {
-        self.wal.group_ids()
+        let mut groups = self.wal.group_ids();
+        groups.retain(|group| is_group(*group));
+        groups
     }
 
     /// The indices of a group's entries: the first that is here, and the first that is not yet.
@@ -109,6 +149,12 @@ impl LogView {
     /// # Errors
     /// Why it would not.
     pub fn check_fit(&self, group: u64, tables: &Mark) -> Result<(), StartError> {
+        if let Some(loss) = loss(&self.wal, group).map_err(StartError::Log)? {
+            return match loss.judge(tables.next_index()) {
+                Verdict::Lacks(missing) => Err(StartError::Lost(missing)),
+                Verdict::GoesOnApart | Verdict::BeginsAnew => Ok(()),
+            };
+        }
         if has_new_tables(&self.wal, group, tables.log_id).map_err(StartError::Log)? {
             return Ok(());
         }
@@ -136,8 +182,8 @@ impl LogView {
     }
 }
 
-/// The files of a folder, by their names alone. None of them is changed.
-struct Originals(PathBuf);
+/// The files of a folder, by their names alone, without what a node would cut off. None of them is changed.
+struct Originals(PathBuf, Check);
 
 impl Files for Originals {
     fn create(&self, _: &Path) -> io::Result<Box<dyn File>> {
@@ -146,8 +192,11 @@ impl Files for Originals {
 
     fn open(&self, path: &Path, writable: bool) -> io::Result<Box<dyn File>> {
         let original = self.0.join(path.file_name().unwrap_or_default());
-        if writable {
-            Ok(Box::new(InMemory(Mutex::new(fs::read(original)?))))
+        let cut = LogFile::named(path).and_then(|file| self.1.cut_len(file));
+        if writable || cut.is_some() {
+            let mut content = fs::read(original)?;
+            content.truncate(cut.map_or(usize::MAX, |len| len as usize));
+            Ok(Box::new(InMemory(Mutex::new(content))))
         } else {
             RealFiles.open(&original, false)
         }

@@ -1,8 +1,8 @@
 //! The log's queue and its thread: what all groups want to write becomes one synced write.
 //!
 //! Invariants: what one group queues is written in that order. At any time at most one write is not
-//! synced, on which `tail_check.rs` relies. A request is answered once, with success only after the
-//! sync. When the disk is full, or the system lacks files or memory, the write is tried again until there is
+//! synced, on which `check.rs` relies. A request is answered once, with success only after the
+//! sync. How far the log is synced is written into `ends` as that file's head says. When the disk is full, or the system lacks files or memory, the write is tried again until there is
 //! room, and nothing overtakes it;
 //! after any other failure everything is refused.
 
@@ -18,10 +18,12 @@ use raft_engine::{Command, Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::disk::{Disk, Health, is_full, is_scarce};
+use crate::ends::{DELAY, Ends, EndsFile, INTERVAL};
 use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
 use crate::stats::LogStats;
+use crate::types::LogId;
 
 /// How long a write waits for space at first; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -51,6 +53,9 @@ pub(crate) trait Append: Send {
     fn records(&self) -> Vec<Record>;
     /// How far the group had agreed by then: written along, never for its own sake.
     fn committed(&self) -> Option<Vec<u8>>;
+    /// The index of the first one; `None`: there is none.
+    fn first(&self) -> Option<u64>;
+    fn last(&self) -> Option<LogId>;
     fn entries(&self) -> usize;
     fn bytes(&self) -> usize;
     fn complete(self: Box<Self>, outcome: io::Result<()>);
@@ -66,6 +71,8 @@ pub(crate) mod key {
     pub(crate) const DELETED: &[u8] = b"deleted";
     /// The entry of another group that the group's first state comes from.
     pub(crate) const ORIGIN: &[u8] = b"origin";
+    /// What the log has lost of the group, until it is decided what becomes of the replica.
+    pub(crate) const LOSS: &[u8] = b"loss";
 }
 
 /// A change of one group that openraft does not wait for as for entries.
@@ -74,8 +81,11 @@ pub(crate) struct Change {
     pub(crate) group: u64,
     /// First forget the group.
     pub(crate) clean: bool,
-    pub(crate) entry: Option<Record>,
+    /// Entries that follow each other.
+    pub(crate) entries: Vec<Record>,
     pub(crate) puts: Vec<(&'static [u8], Vec<u8>)>,
+    /// Forget what is kept under these keys.
+    pub(crate) deletes: Vec<&'static [u8]>,
     /// Forget the entries before this index.
     pub(crate) compact_to: Option<u64>,
     pub(crate) done: Option<oneshot::Sender<io::Result<()>>>,
@@ -163,6 +173,7 @@ impl Wal {
         self.condition.borrow().clone()
     }
 
+    /// Groups that have something in the log, also entries apart ([`crate::loss::apart`]).
     pub(crate) fn group_ids(&self) -> Vec<u64> {
         self.engine.raft_groups()
     }
@@ -334,12 +345,62 @@ pub(crate) struct Writer {
     /// Bytes written since the last time, and so many that it is done before.
     written: u64,
     purge_bytes: u64,
+    ends: Recorder,
+}
+
+/// What is on the disk for certain, and the file that says so.
+pub(crate) struct Recorder {
+    ends: Ends,
+    file: EndsFile,
+    /// When what has changed is to be written; `None`: nothing has changed.
+    due: Option<Instant>,
+    written_at: Option<Instant>,
+}
+
+impl Recorder {
+    /// `ends`: what is known when the log is opened.
+    pub(crate) fn new(ends: Ends, file: EndsFile) -> Self {
+        Self {
+            ends,
+            file,
+            due: None,
+            written_at: None,
+        }
+    }
+
+    /// Takes in what was written and synced.
+    fn note(&mut self, requests: &[Request]) {
+        self.ends.note(requests);
+        self.plan();
+    }
+
+    fn plan(&mut self) {
+        if self.due.is_none() {
+            let now = Instant::now();
+            let next = self.written_at.map_or(now, |at| at + INTERVAL);
+            self.due = Some(next.max(now + DELAY));
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    fn write(&mut self, health: &Health, is_orderly: bool) -> io::Result<()> {
+        self.ends.is_orderly = is_orderly;
+        self.ends.files = health.synced_ends();
+        self.file.write(&self.ends)?;
+        self.due = None;
+        self.written_at = Some(Instant::now());
+        Ok(())
+    }
 }
 
 impl Writer {
-    pub(crate) fn new(wal: Arc<Wal>, options: &LogOptions) -> Self {
+    pub(crate) fn new(wal: Arc<Wal>, options: &LogOptions, ends: Recorder) -> Self {
         Self {
             wal,
+            ends,
             batch: LogBatch::default(),
             batch_bytes: options.batch_bytes,
             purge_interval: options.purge_interval,
@@ -351,12 +412,69 @@ impl Writer {
 
     /// Until the log is closed and all is answered.
     pub(crate) fn run(mut self) {
+        self.begin_ends();
         while let Some(requests) = self.next() {
             if !requests.is_empty() {
                 self.serve(requests);
             }
             if self.is_deletion_due() {
                 self.delete_files();
+            } else if self.ends.is_due() {
+                self.write_ends();
+            }
+        }
+        self.end_orderly();
+    }
+
+    /// Before anything is appended: from here on the log has not ended orderly.
+    fn begin_ends(&mut self) {
+        self.ends.plan();
+        self.write_ends();
+    }
+
+    /// Nothing is appended any more.
+    fn end_orderly(&mut self) {
+        let has_failed = matches!(self.wal.condition(), Condition::Failed(_));
+        if !has_failed && let Err(error) = self.ends.write(&self.wal.health, true) {
+            tracing::warn!(%error, "the end of the log is not written down: what is damaged until the next start may be taken for more");
+        }
+    }
+
+    /// Writes down how far the log is synced. On a full disk that is tried again later.
+    fn write_ends(&mut self) {
+        match self.ends.write(&self.wal.health, false) {
+            Ok(()) => {}
+            Err(error) if is_full(&error) || is_scarce(&error) => {
+                self.ends.due = Some(Instant::now() + INTERVAL);
+            }
+            Err(error) => {
+                self.wal.fail(&format!(
+                    "the end of the log cannot be written down: {error}"
+                ));
+                self.refuse(Vec::new());
+            }
+        }
+    }
+
+    /// The same, before anything goes on; on a full disk it waits until there is room or the log is closed.
+    fn write_ends_now(&mut self) -> io::Result<()> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.ends.write(&self.wal.health, false) {
+                Err(error) if is_full(&error) || is_scarce(&error) => {
+                    if is_full(&error) {
+                        self.wal.set(Condition::Full);
+                    }
+                    if self.closed_within(pause) {
+                        return Err(error);
+                    }
+                    pause = LONGEST_PAUSE.min(pause * 2);
+                }
+                Ok(()) => {
+                    self.wal.set(Condition::Working);
+                    return Ok(());
+                }
+                other => return other,
             }
         }
     }
@@ -370,6 +488,7 @@ impl Writer {
     /// The same as a task, which takes this long to write. On a full disk it blocks.
     #[cfg(feature = "simulation")]
     pub(crate) async fn run_within(mut self, write_time: Duration) {
+        self.begin_ends();
         loop {
             let (requests, closed) = {
                 let mut queue = self.wal.queue.lock();
@@ -382,21 +501,29 @@ impl Writer {
                     self.delete_files();
                 }
             } else if closed {
+                self.end_orderly();
                 return;
+            } else if self.ends.due.is_some() {
+                self.write_ends();
             } else {
                 self.wal.task.notified().await;
             }
         }
     }
 
-    /// Waits for the requests of the next write: none when it is time to delete files.
+    /// When something is to be done though nothing is asked.
+    fn due(&self) -> Option<Instant> {
+        self.purge_at.into_iter().chain(self.ends.due).min()
+    }
+
+    /// Waits for the requests of the next write: none when it is time for something else.
     fn next(&self) -> Option<Vec<Request>> {
         let mut queue = self.wal.queue.lock();
         while queue.requests.is_empty() {
             if queue.closed {
                 return None;
             }
-            match self.purge_at {
+            match self.due() {
                 None => self.wal.work.wait(&mut queue),
                 Some(due) => {
                     if self.wal.work.wait_until(&mut queue, due).timed_out() {
@@ -409,7 +536,8 @@ impl Writer {
     }
 
     fn serve(&mut self, requests: Vec<Request>) {
-        match self.write(&requests) {
+        let written = self.write_all(&requests);
+        match written {
             Ok(()) => {
                 let entries = requests.iter().map(Request::entries).sum();
                 self.wal.health.counters.committed(entries);
@@ -427,6 +555,19 @@ impl Writer {
                 self.refuse(requests);
             }
         }
+    }
+
+    /// Writes and syncs, and writes down how far that goes as far as it has to be there before anything is answered.
+    fn write_all(&mut self, requests: &[Request]) -> io::Result<()> {
+        if self.ends.ends.lower(requests) {
+            self.write_ends_now()?;
+        }
+        self.write(requests)?;
+        self.ends.note(requests);
+        if requests.iter().any(Request::is_promise) {
+            self.write_ends_now()?;
+        }
+        Ok(())
     }
 
     /// Answers these and all that wait: the log is closed.
@@ -503,6 +644,7 @@ impl Writer {
             // Nothing is lost but space; the next purge tries again.
             Err(error) => tracing::warn!(%error, "log files could not be deleted"),
         }
+        self.write_ends();
         if let Some(failure) = self.wal.health.failure() {
             self.wal.fail(failure);
             self.refuse(Vec::new());
@@ -511,6 +653,28 @@ impl Writer {
 }
 
 impl Request {
+    pub(crate) fn group(&self) -> u64 {
+        match self {
+            Self::Append(append) => append.group(),
+            Self::Change(change) => change.group,
+        }
+    }
+
+    /// Whether it says something about votes, which must never be forgotten.
+    fn is_promise(&self) -> bool {
+        match self {
+            Self::Append(_) => false,
+            Self::Change(change) => {
+                let mut keys = change
+                    .puts
+                    .iter()
+                    .map(|(key, _)| *key)
+                    .chain(change.deletes.iter().copied());
+                keys.any(|key| key == key::VOTE || key == key::DELETED)
+            }
+        }
+    }
+
     fn entries(&self) -> usize {
         match self {
             Self::Append(append) => append.entries(),
@@ -542,11 +706,14 @@ impl Request {
                 if change.clean {
                     batch.add_command(change.group, Command::Clean);
                 }
-                if let Some(entry) = &change.entry {
-                    batch.add_entries::<Records>(change.group, std::slice::from_ref(entry))?;
+                if !change.entries.is_empty() {
+                    batch.add_entries::<Records>(change.group, &change.entries)?;
                 }
                 for (key, value) in &change.puts {
                     batch.put(change.group, key.to_vec(), value.clone())?;
+                }
+                for key in &change.deletes {
+                    batch.delete(change.group, key.to_vec());
                 }
                 if let Some(index) = change.compact_to {
                     batch.add_command(change.group, Command::Compact { index });
@@ -575,7 +742,7 @@ pub(crate) fn unreadable(group: u64, index: u64, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-fn to_io(error: raft_engine::Error) -> io::Error {
+pub(crate) fn to_io(error: raft_engine::Error) -> io::Error {
     match error {
         raft_engine::Error::Io(error) => error,
         other => io::Error::other(other.to_string()),

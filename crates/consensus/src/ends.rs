@@ -1,0 +1,316 @@
+//! `ends`: where the log ends that is on the disk for certain, in a file of its own.
+//!
+//! A log alone does not say what it has lost: a torn last write and a lost acknowledged one look the same, and so do a log
+//! whose newest file is gone and one that never had it. So the log's thread writes down now and then how far it has
+//! synced: the end of each file, and of each group the vote, the last entry and what else may not be forgotten.
+//!
+//! The file has slots, which are written in turns, each with a count and a checksum: a write that is torn leaves the
+//! one before. There are two small ones and, for nodes with many groups, two large ones.
+//!
+//! Invariants: `ends` never names more than what is synced, so that a power loss is never taken for damage. It is synced
+//! before a vote is answered. Before a group's log is made to end earlier than is written here (a follower cuts off what
+//! its leader does not have), that is written here.
+//!
+//! What is appended is written here about a second later ([`INTERVAL`]). Whole batches that are lost at the very end
+//! within that time are not noticed.
+//!
+//! An earlier version does not know the file, and leaves it as it is: then it names less than there is, and files that
+//! are gone. `check.rs` takes that for what it is.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::encoding::{Reader, put_bytes, put_count, put_optional_log_id, put_vote};
+use crate::files::{File, Files};
+use crate::log_files::{Kind, LogFile};
+use crate::types::{LogId, Vote};
+use crate::wal::{Request, key};
+
+const NAME: &str = "ends";
+
+const MAGIC: &[u8; 8] = b"hmqends1";
+
+/// Bytes of a small slot, with room for about 700 groups: one takes 77 bytes at most.
+const SMALL: usize = 64 << 10;
+
+/// Bytes of a large slot, with room for 13,000 groups. Those beyond count as unknown.
+const LARGE: usize = 1 << 20;
+
+/// Where the slots begin: two small ones, two large ones.
+const SLOTS: [usize; 4] = [0, SMALL, 2 * SMALL, 2 * SMALL + LARGE];
+
+const CHECKSUM: usize = 4;
+
+/// How long after a change it is written, at least.
+pub(crate) const DELAY: Duration = Duration::from_millis(50);
+
+/// And how long after the write before.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is on the disk for certain.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ends {
+    /// The log was closed after this was written: it ends there.
+    pub(crate) is_orderly: bool,
+    /// How many bytes of each file are synced.
+    pub(crate) files: BTreeMap<LogFile, u64>,
+    pub(crate) groups: BTreeMap<u64, GroupEnd>,
+}
+
+/// What a group has on the disk for certain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct GroupEnd {
+    pub(crate) vote: Option<Vote>,
+    /// The last entry, also if it is purged by now; or, before the log is made to end earlier, less.
+    pub(crate) last: Option<LogId>,
+    pub(crate) purged: Option<LogId>,
+    /// No vote is given to a replica whose log ends before.
+    pub(crate) floor: Option<LogId>,
+}
+
+impl GroupEnd {
+    /// What is so after a request.
+    fn after(self, request: &Request) -> Self {
+        let mut end = self;
+        match request {
+            Request::Append(append) => end.last = append.last().or(end.last),
+            Request::Change(change) => {
+                if change.clean {
+                    end = Self::default();
+                }
+                for (name, value) in &change.puts {
+                    let id = || Reader(value).log_id();
+                    match *name {
+                        key::VOTE => end.vote = Reader(value).vote(),
+                        key::PURGED => end.purged = id(),
+                        key::DELETED => end.floor = id(),
+                        _ => {}
+                    }
+                }
+                if change.deletes.contains(&key::DELETED) {
+                    end.floor = None;
+                }
+                if change.deletes.contains(&key::LOSS) {
+                    // What was lost is given up.
+                    end.last = None;
+                }
+                let appended = change.entries.last().and_then(|entry| entry.log_id());
+                end.last = appended.or(end.last.max(end.purged));
+            }
+        }
+        end
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.vote.is_some()));
+        if let Some(vote) = &self.vote {
+            put_vote(vote, out);
+        }
+        for id in [&self.last, &self.purged, &self.floor] {
+            put_optional_log_id(id.as_ref(), out);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let has_vote = reader.flag()?;
+        Some(Self {
+            vote: match has_vote {
+                true => Some(reader.vote()?),
+                false => None,
+            },
+            last: reader.optional_log_id()?,
+            purged: reader.optional_log_id()?,
+            floor: reader.optional_log_id()?,
+        })
+    }
+}
+
+impl Ends {
+    /// Takes in what was written and synced.
+    pub(crate) fn note(&mut self, requests: &[Request]) {
+        for request in requests {
+            let end = self.groups.entry(request.group()).or_default();
+            *end = end.after(request);
+            if *end == GroupEnd::default() {
+                self.groups.remove(&request.group());
+            }
+        }
+    }
+
+    /// Whether requests make a group's log end before what is noted; then that is taken in already.
+    pub(crate) fn lower(&mut self, requests: &[Request]) -> bool {
+        if !requests.iter().any(|request| self.may_lower(request)) {
+            return false;
+        }
+        let mut is_lower = false;
+        let mut ends: BTreeMap<u64, GroupEnd> = BTreeMap::new();
+        for request in requests {
+            let group = request.group();
+            let noted = self.groups.get(&group).copied().unwrap_or_default();
+            let end = ends.entry(group).or_insert(noted);
+            *end = end.after(request);
+        }
+        for (group, end) in ends {
+            if let Some(noted) = self.groups.get_mut(&group)
+                && end.last < noted.last
+            {
+                noted.last = end.last;
+                is_lower = true;
+            }
+        }
+        is_lower
+    }
+
+    fn may_lower(&self, request: &Request) -> bool {
+        match request {
+            Request::Append(append) => {
+                let noted = self.groups.get(&append.group()).and_then(|end| end.last);
+                noted.is_some_and(|last| append.first().is_some_and(|first| first <= last.index))
+            }
+            Request::Change(change) => change.clean || change.deletes.contains(&key::LOSS),
+        }
+    }
+
+    fn encode(&self, count: u64) -> Vec<u8> {
+        let mut body = vec![u8::from(self.is_orderly)];
+        put_count(self.files.len(), &mut body);
+        for (file, end) in &self.files {
+            body.push(file.kind.encode());
+            body.extend_from_slice(&file.number.to_le_bytes());
+            body.extend_from_slice(&end.to_le_bytes());
+        }
+        let room = LARGE - MAGIC.len() - 8 - 4 - CHECKSUM;
+        let mut groups = Vec::new();
+        let mut fitting = 0;
+        for (group, end) in &self.groups {
+            let len = groups.len();
+            groups.extend_from_slice(&group.to_le_bytes());
+            end.encode(&mut groups);
+            if body.len() + 4 + groups.len() > room {
+                // Those that do not fit count as unknown.
+                groups.truncate(len);
+                break;
+            }
+            fitting += 1;
+        }
+        put_count(fitting, &mut body);
+        body.extend_from_slice(&groups);
+
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&count.to_le_bytes());
+        put_bytes(&body, &mut out);
+        out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+        out
+    }
+
+    /// The count of a slot, and what is in it; `None`: it is empty, torn or damaged.
+    fn decode(slot: &[u8]) -> Option<(u64, Self)> {
+        let mut reader = Reader(slot.strip_prefix(MAGIC)?);
+        let count = reader.u64()?;
+        let body = reader.bytes()?;
+        let checksum = reader.u32()?;
+        let len = MAGIC.len() + 8 + 4 + body.len();
+        if crc32fast::hash(slot.get(..len)?) != checksum {
+            return None;
+        }
+        Some((count, Self::read(&mut Reader(body))?))
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let is_orderly = reader.flag()?;
+        let files = (0..reader.u32()?).map(|_| {
+            let kind = Kind::decode(reader.u8()?)?;
+            let number = reader.u64()?;
+            Some((LogFile { kind, number }, reader.u64()?))
+        });
+        let files = files.collect::<Option<_>>()?;
+        let groups = (0..reader.u32()?).map(|_| Some((reader.u64()?, GroupEnd::read(reader)?)));
+        Some(Self {
+            is_orderly,
+            files,
+            groups: groups.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// Where the file is, in the folder of a log.
+fn path(folder: &Path) -> PathBuf {
+    folder.join(NAME)
+}
+
+/// What the file says; `None`: there is none, or nothing whole is in it. With the count of the newest whole slot.
+pub(crate) fn read(files: &dyn Files, folder: &Path) -> io::Result<Option<(u64, Ends)>> {
+    let content = match crate::log_files::read(files, &path(folder)) {
+        Ok(content) => content,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let slots = SLOTS.into_iter().filter_map(|begin| content.get(begin..));
+    Ok(slots
+        .filter_map(Ends::decode)
+        .max_by_key(|(count, _)| *count))
+}
+
+/// The file, for writing.
+pub(crate) struct EndsFile {
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    /// Until the first write: the file cannot be made on a full disk.
+    file: Option<Box<dyn File>>,
+    count: u64,
+}
+
+impl EndsFile {
+    /// `count`: that of the newest slot, 0 without one.
+    pub(crate) fn new(files: Arc<dyn Files>, folder: &Path, count: u64) -> Self {
+        Self {
+            files,
+            path: path(folder),
+            file: None,
+            count,
+        }
+    }
+
+    /// Writes and syncs.
+    ///
+    /// # Errors
+    /// The disk refuses; the slot before is as it was.
+    pub(crate) fn write(&mut self, ends: &Ends) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(self.open()?),
+        };
+        let count = self.count + 1;
+        let bytes = ends.encode(count);
+        let pair = if bytes.len() <= SMALL { 0 } else { 2 };
+        let mut offset = SLOTS[pair + (count % 2) as usize] as u64;
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let len = file.write_at(rest, offset)?;
+            if len == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            rest = &rest[len..];
+            offset += len as u64;
+        }
+        file.sync()?;
+        self.count = count;
+        Ok(())
+    }
+
+    fn open(&self) -> io::Result<Box<dyn File>> {
+        match self.files.open(&self.path, true) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = self.files.create(&self.path)?;
+                if let Some(folder) = self.path.parent() {
+                    std::fs::File::open(folder)?.sync_all()?;
+                }
+                Ok(file)
+            }
+            other => other,
+        }
+    }
+}
