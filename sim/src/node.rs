@@ -148,6 +148,11 @@ impl Node {
         let files = Arc::new(self.disk.clone());
         let write = Duration::from_millis(self.write_ms);
         let log = Log::open_within(&log_options, files, write).expect("its log");
+        assert!(
+            log.damage().is_empty(),
+            "what a power loss leaves is taken for damage: {:?}",
+            log.damage()
+        );
         let plug = Plug::default();
         let place = Place {
             node: self.id,

@@ -618,10 +618,7 @@ impl fmt::Display for StartError {
                 "the tables hold all before entry {tables_next}, the log begins with {log_first}: \
                  they do not belong together"
             ),
-            Self::Lost(missing) => write!(
-                f,
-                "its log was damaged, and no other replica has what was in it: {missing}"
-            ),
+            Self::Lost(missing) => write!(f, "its log was damaged: {missing}"),
             Self::NotAMember => f.write_str("this node is not a member of the group"),
             Self::Unborn { origin } => {
                 write!(

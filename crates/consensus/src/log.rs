@@ -26,6 +26,7 @@ use crate::mark::Mark;
 use crate::mend;
 use crate::replay::Remains;
 use crate::seed::{self, Origin};
+use crate::standing::Members;
 use crate::stats::LogStats;
 use crate::wal::{Change, Condition, Recorder, Request, Wal, Writer, key, to_io};
 
@@ -134,23 +135,32 @@ impl Log {
         &self.damage
     }
 
-    /// Has a replica that decides alone go on with what a damaged log has left of it, though entries are missing that its
-    /// tables, which reach to `tables`, do not hold. Gives what is lost; `None`: nothing is. The group must not have been
-    /// started here.
+    /// What a damaged log has lost of a group, and its tables, which reach to `tables`, do not hold; `None`: nothing. The
+    /// group must not have been started here: a start settles that.
     ///
     /// # Errors
-    /// Others vote as well, who may have what is missing; or the log cannot be read or written.
-    pub async fn accept_loss(
-        &self,
-        group: u64,
-        node: u64,
-        tables: &Mark,
-    ) -> io::Result<Option<Missing>> {
-        let members = loss::members(&self.wal, group, tables)?;
-        if !members.voters.is_empty() && !members.is_sole_voter(node) {
-            let why = format!("group {group} has other voters, who may have what is missing here");
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        }
+    /// What is kept of the group is damaged.
+    pub fn missing(&self, group: u64, tables: &Mark) -> io::Result<Option<Missing>> {
+        loss::missing(&self.wal, group, tables)
+    }
+
+    /// The members of a group that has not been started here, as far as its log and its tables, which reach to `tables`,
+    /// know them.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn members(&self, group: u64, tables: &Mark) -> io::Result<Members> {
+        loss::members(&self.wal, group, tables)
+    }
+
+    /// Has the replica of a group go on with what a damaged log has left of it. Gives what it lacks from now on, as
+    /// [`Log::missing`]. Nobody else may vote, nobody else may have what is missing; the group must not have been started here.
+    ///
+    /// The group's members may be among what is lost: [`Log::make_sole_voter`] is to be called next.
+    ///
+    /// # Errors
+    /// The log cannot be read or written.
+    pub async fn accept_loss(&self, group: u64, tables: &Mark) -> io::Result<Option<Missing>> {
         loss::accept(&self.wal, group, tables).await
     }
 

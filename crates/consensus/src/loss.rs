@@ -191,16 +191,22 @@ pub(crate) async fn settle(
     Ok(None)
 }
 
-/// Goes on with what is left of a replica that decides alone. Gives what it lacks from now on; `None`: nothing.
+/// What a replica lacks whose loss is not settled; `None`: nothing.
+pub(crate) fn missing(wal: &Wal, group: u64, tables: &Mark) -> io::Result<Option<Missing>> {
+    let verdict = loss(wal, group)?.map(|loss| loss.judge(tables.next_index()));
+    Ok(match verdict {
+        Some(Verdict::Lacks(missing)) => Some(missing),
+        Some(Verdict::GoesOnApart | Verdict::BeginsAnew) | None => None,
+    })
+}
+
+/// Goes on with what is left of a replica. Gives what it lacks from now on; `None`: nothing.
 pub(crate) async fn accept(wal: &Wal, group: u64, tables: &Mark) -> io::Result<Option<Missing>> {
-    let Some(loss) = loss(wal, group)? else {
-        return Ok(None);
-    };
-    let Verdict::Lacks(missing) = loss.judge(tables.next_index()) else {
-        return Ok(None);
-    };
-    go_on(wal, group, tables, None).await?;
-    Ok(Some(missing))
+    let missing = missing(wal, group, tables)?;
+    if missing.is_some() {
+        go_on(wal, group, tables, None).await?;
+    }
+    Ok(missing)
 }
 
 /// The members of a group as far as they are known here.

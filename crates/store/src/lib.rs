@@ -64,7 +64,9 @@ pub use splitting::options::{Density, SplitBy, SplitOptions};
 pub use splitting::policy::{Hold, Verdict};
 pub use splitting::splitter::{SplitCounts, SplitDecision};
 pub use storage::folder::{Folder, FolderError, free_bytes};
-pub use storage::recover::{LostShards, Outcome, Recovered, recover};
+pub use storage::recover::{
+    Accepted, LostShards, Others, Outcome, Recovered, accept_damage, recover,
+};
 pub use storage::survey::{
     Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey,
 };

@@ -342,8 +342,9 @@ fn a_loss_is_told_at_each_start_until_it_is_accepted() {
     let log = closed.open();
     runtime().block_on(async {
         let mark = ledger.durable_mark();
-        let lost = log.accept_loss(2, 1, &mark).await.expect("it is accepted");
+        let lost = log.accept_loss(2, &mark).await.expect("it is accepted");
         let lost = lost.expect("something is lost");
+        log.make_sole_voter(2, 1, &mark).await.expect("written");
         assert_eq!((lost.first, lost.last), (9, Some(11)));
         assert_eq!(lost.to_string(), "entries 9 to 11 are missing");
         let group = try_start(2, &log, &ledger).await.expect("it starts");

@@ -123,6 +123,9 @@ impl Node {
         self.disk
             .restart(loss, self.chance.below(usize::MAX) as u64);
         let log = open(&self.options(), &self.disk).map_err(|error| error.to_string())?;
+        if let Some(finding) = log.damage().first() {
+            return Err(format!("taken for damage: {finding}"));
+        }
         self.forget_memory();
         runtime().block_on(async {
             for (id, shard) in (1..).zip(&self.shards) {

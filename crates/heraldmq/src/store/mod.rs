@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
-use store::{Folder, LostShards, NodeSurvey};
-use store_state::api::PerStore;
+use store::{Folder, LostShards, NodeSurvey, Others};
+use store_state::api::{PerStore, ShardNumber, StoreId};
 
 use crate::failure::Failure;
 use crate::serve::data_dir;
@@ -22,7 +22,8 @@ use crate::serve::data_dir;
 /// Look at the data folder of a broker that does not run.
 ///
 /// `inspect` and `verify` read all of the folder, change nothing in it, and keep a broker from starting on
-/// it meanwhile. `recover` is for a cluster that has lost a majority of its nodes for good.
+/// it meanwhile. `recover` is for a cluster that has lost a majority of its nodes for good, and for a node
+/// whose log is damaged and that nobody can send what it has lost.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -59,23 +60,30 @@ enum Command {
     /// repairs itself when it starts, a torn end of the log, is only noted.
     #[command(after_help = EXAMPLES)]
     Verify(Place),
-    /// Let the node of a data folder go on alone: the majority of its cluster is gone for good.
+    /// Let a node go on alone whose cluster has lost its majority for good, or without what damage has lost.
     ///
-    /// Messages that the lost nodes had acknowledged without this one are lost, and the lost nodes must never
+    /// With --majority-is-lost: messages that the lost nodes had acknowledged without this one are lost, and the lost nodes must never
     /// be started with their old folders again. Do this on one node only, evict the lost ones, and let the
     /// others that are left join with empty folders. docs/operate/cluster.md tells more.
     Recover {
         #[command(flatten)]
         place: Place,
         /// Yes, the other nodes are gone for good.
-        #[arg(long, required = true)]
+        #[arg(long, required_unless_present = "accept_damage")]
         majority_is_lost: bool,
+        /// Go on without what damage to the log has lost of this shard, such as inbox/0; can be repeated.
+        ///
+        /// Says which entries of the shard's log are lost: what was acknowledged in them, and is not in the shard's
+        /// tables, is gone. Refused for a shard of which other nodes have replicas: these send what is missing. Without
+        /// --majority-is-lost nothing else is changed.
+        #[arg(long, value_name = "STORE/SHARD", value_parser = shard)]
+        accept_damage: Vec<(StoreId, ShardNumber)>,
         /// Begin shards anew, empty, that this node has no replica of: no node that is left has one.
         ///
         /// What these shards held is lost: sessions and wills, subscriptions and queued messages, or retained
         /// messages. All other members of the cluster are evicted, so that none of them comes back with its old
         /// folder. Without the option such shards stay without a leader.
-        #[arg(long)]
+        #[arg(long, requires = "majority_is_lost")]
         begin_lost_shards_anew: bool,
     },
 }
@@ -104,9 +112,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Verify(place) => verify(place),
         Command::Recover {
             place,
+            majority_is_lost,
+            accept_damage,
             begin_lost_shards_anew,
-            ..
-        } => recover(place, *begin_lost_shards_anew),
+        } => {
+            if !accept_damage.is_empty() {
+                let others = match majority_is_lost {
+                    true => Others::AreLost,
+                    false => Others::MayVote,
+                };
+                accept(place, accept_damage, others)?;
+            }
+            match majority_is_lost {
+                true => recover(place, *begin_lost_shards_anew),
+                false => Ok(()),
+            }
+        }
     }
 }
 
@@ -153,6 +174,25 @@ fn recover(place: &Place, begins_lost: bool) -> Result<(), Failure> {
         let evicted = broker::evict_others(&place.folder).map_err(failed)?;
         print(&text::evicted(&evicted));
     }
+    Ok(())
+}
+
+/// The shard that is meant: a store and a number.
+fn shard(text: &str) -> Result<(StoreId, ShardNumber), String> {
+    let (store, number) = text.split_once('/').unwrap_or((text, ""));
+    let store = StoreId::ALL.into_iter().find(|id| id.name() == store);
+    let number = number.parse().ok();
+    store.zip(number).ok_or_else(|| {
+        "a store and the number of its shard are wanted: session/0, inbox/0 or retain/0".to_owned()
+    })
+}
+
+fn accept(place: &Place, shards: &[(StoreId, ShardNumber)], others: Others) -> Result<(), Failure> {
+    let failed = |error: String| Failure::Runtime(error);
+    let folder = Folder::open(&place.folder).map_err(|error| failed(error.to_string()))?;
+    let accepted = store::accept_damage(&folder, &place.elsewhere()?, shards, others);
+    let accepted = accepted.map_err(|error| failed(error.to_string()))?;
+    print(&text::accepted(&accepted));
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use store::{Finding, LogSurvey, NodeSurvey, Outcome, Recovered, ShardLog, ShardSurvey, UnixMs};
+use store::{
+    Accepted, Finding, LogSurvey, NodeSurvey, Outcome, Recovered, ShardLog, ShardSurvey, UnixMs,
+};
 use store_state::api::StoreId;
 use text_table::Table;
 use text_table::units::count;
@@ -104,6 +106,26 @@ pub(super) fn recovery(recovered: &[Recovered]) -> String {
     }
     if recovered.iter().any(|shard| shard.outcome == Outcome::Left) {
         text.push_str(LEFT);
+    }
+    text
+}
+
+/// What shards lack from now on.
+pub(super) fn accepted(accepted: &[Accepted]) -> String {
+    let mut text = String::new();
+    for Accepted {
+        store,
+        shard,
+        missing,
+    } in accepted
+    {
+        let _ = match missing {
+            Some(missing) => writeln!(
+                text,
+                "{store} {shard}: goes on; LOST: {missing} of its log, with what was acknowledged in these"
+            ),
+            None => writeln!(text, "{store} {shard}: nothing is missing"),
+        };
     }
     text
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consensus::{Birth, Group, GroupOptions, Mark, Origin};
+use consensus::{Birth, Group, GroupOptions, Mark, Origin, StartError};
 use store_state::CorrelationId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -279,7 +279,14 @@ impl<M: Kind> ReplicaController<M> {
             birth,
             &options,
         );
-        group.await.map_err(|error| error.to_string())
+        group.await.map_err(|error| match error {
+            StartError::Lost(_) => format!(
+                "{error}. No other node has that; `heraldmq store recover DIR --accept-damage {}/{}` goes on without it",
+                M::NAME,
+                self.shard.number
+            ),
+            error => error.to_string(),
+        })
     }
 
     /// What an earlier process of this node had connected is closed.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use consensus::{Log, LogOptions, Mark};
+use consensus::{Log, LogOptions, Mark, Missing};
 use store_state::api::{PerStore, ShardNumber, StoreId};
 use store_state::inbox::{InboxMachine, each_stored};
 use store_state::retain::RetainMachine;
@@ -108,6 +108,105 @@ pub fn recover(
     })
 }
 
+/// A shard that goes on with what damage has left of its log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The store.
+    pub store: StoreId,
+    /// The shard.
+    pub shard: ShardNumber,
+    /// What it lacks from now on; `None`: nothing, and nothing was changed.
+    pub missing: Option<Missing>,
+}
+
+/// Who else may have what a damaged log has lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Others {
+    /// Nodes that may come back.
+    MayVote,
+    /// Nobody: they are gone for good.
+    AreLost,
+}
+
+/// Lets shards of a data folder that no broker uses go on with what damage has left of their logs. They then lack what was
+/// acknowledged and lost.
+///
+/// # Errors
+/// The folder cannot be used; the node has no such shard; other nodes vote in one, and may have what is missing. Some shards
+/// may go on by then, and it can be tried again.
+pub fn accept_damage(
+    folder: &Folder,
+    folders: &PerStore<Option<PathBuf>>,
+    shards: &[(StoreId, ShardNumber)],
+    others: Others,
+) -> Result<Vec<Accepted>, OpenError> {
+    let log = Log::open(&LogOptions::new(folder.log())).map_err(because("the log"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.map_err(because("a runtime"))?;
+    let accepting = Accepting {
+        folder,
+        folders,
+        log,
+        others,
+    };
+    runtime.block_on(async {
+        let mut accepted = Vec::new();
+        for (store, shard) in shards {
+            let missing = match store {
+                StoreId::Session => accepting.shard::<SessionMachine>(*shard).await,
+                StoreId::Inbox => accepting.shard::<InboxMachine>(*shard).await,
+                StoreId::Retain => accepting.shard::<RetainMachine>(*shard).await,
+            };
+            accepted.push(Accepted {
+                store: *store,
+                shard: *shard,
+                missing: missing?,
+            });
+        }
+        Ok(accepted)
+    })
+}
+
+struct Accepting<'a> {
+    folder: &'a Folder,
+    folders: &'a PerStore<Option<PathBuf>>,
+    log: Log,
+    others: Others,
+}
+
+impl Accepting<'_> {
+    async fn shard<M: Kind>(&self, shard: ShardNumber) -> Result<Option<Missing>, OpenError> {
+        let refused = because::<String>(M::NAME);
+        let files = StoreFiles::open::<M>(self.folder, self.folders, &self.log)?;
+        let files = files.filter(|files| files.layout.has(shard.into()));
+        let files = files.ok_or_else(|| refused(format!("there is no shard {shard}")))?;
+        let (group, node) = (group_of::<M>(shard), self.folder.node());
+        let mark = files.mark::<M>(shard)?;
+        if self
+            .log
+            .missing(group, &mark)
+            .map_err(because("the log"))?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let members = self.log.members(group, &mark).map_err(because("the log"))?;
+        let is_alone = members.voters.is_empty() || members.is_sole_voter(node);
+        if !is_alone && self.others == Others::MayVote {
+            let why = format!(
+                "other nodes have replicas of shard {shard}, and send this one what it lacks when it is started; if they \
+                 are gone for good, say so with --majority-is-lost"
+            );
+            return Err(refused(why));
+        }
+        let missing = self.log.accept_loss(group, &mark).await;
+        let missing = missing.map_err(because("the log"))?;
+        let written = self.log.make_sole_voter(group, node, &mark).await;
+        written.map_err(because("the log"))?;
+        Ok(missing)
+    }
+}
+
 /// The files of one store.
 struct StoreFiles {
     map: ShardMap,
@@ -139,6 +238,15 @@ impl StoreFiles {
             })
         })
         .transpose()
+    }
+
+    /// How far the table of a shard reaches.
+    fn mark<M: Kind>(&self, shard: ShardNumber) -> Result<Mark, OpenError> {
+        let table = self.tables.shard(u64::from(shard));
+        let mark = table.and_then(|table| table.mark());
+        let mark = mark.map_err(because(M::NAME))?;
+        let mark = mark.map(|bytes| Mark::decode(&bytes)).transpose();
+        Ok(mark.map_err(because(M::NAME))?.unwrap_or_default())
     }
 }
 
@@ -213,12 +321,15 @@ impl Recovery<'_> {
         files: &StoreFiles,
         shard: ShardNumber,
     ) -> Result<(), OpenError> {
-        let table = files.tables.shard(u64::from(shard));
-        let mark = table.and_then(|table| table.mark());
-        let mark = mark.map_err(because(M::NAME))?;
-        let mark = mark.map(|bytes| Mark::decode(&bytes)).transpose();
-        let mark = mark.map_err(because(M::NAME))?.unwrap_or_default();
+        let mark = files.mark::<M>(shard)?;
         let group = group_of::<M>(shard);
+        let missing = self.log.missing(group, &mark);
+        if let Some(missing) = missing.map_err(because("the log"))? {
+            let (store, why) = (M::NAME, "its log was damaged");
+            let why =
+                format!("{why}: {missing}; --accept-damage {store}/{shard} goes on without that");
+            return Err(because(&format!("{store}, shard {shard}"))(why));
+        }
         let written = self
             .log
             .make_sole_voter(group, self.folder.node(), &mark)

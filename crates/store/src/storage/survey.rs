@@ -192,7 +192,11 @@ impl Surveyor<'_> {
         let made = fs::create_dir(&names).map_err(|reason| FolderError::io(&names, reason));
         self.or_note(made)?;
         let opened = LogView::open(&self.folder.log(), &names);
-        self.or_note(opened)
+        let log = self.or_note(opened)?;
+        for finding in log.damage() {
+            self.note((None, None), finding.to_string());
+        }
+        Some(log)
     }
 
     /// The log as a whole, when all shards are known.
@@ -362,9 +366,9 @@ type Place = (Option<&'static str>, Option<ShardNumber>);
 
 /// Reads a group's entries, and counts those behind the mark of its table.
 fn read_log<M: Kind>(log: &LogView, group: u64, mark: &Mark) -> Result<ShardLog, String> {
-    let span: Range<u64> = log.span(group).map_err(|error| error.to_string())?;
     log.check_fit(group, mark)
         .map_err(|error| error.to_string())?;
+    let span: Range<u64> = log.span(group).map_err(|error| error.to_string())?;
     let covered = mark.index();
     let mut found = ShardLog {
         first: span.start,
