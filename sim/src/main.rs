@@ -41,7 +41,7 @@ use levels::Levels;
 use node::stores;
 use splits::ByItself;
 use store::Role;
-use world::{World, tell};
+use world::{Damages, World, tell};
 
 /// How long it may take until all is quiet, in ms.
 const QUIET: u64 = 60_000;
@@ -109,6 +109,8 @@ enum Scenario {
     Retention,
     /// What the seed decides on, while replicas are raised from an earlier level.
     Levels,
+    /// What the seed decides on, and the log of one node is damaged once.
+    Damage,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
 }
@@ -163,6 +165,9 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     if scenario == Scenario::Retention {
         world.retention = Arc::new(settings::retention());
     }
+    if scenario == Scenario::Damage {
+        world.damages = Damages::Once;
+    }
     if scenario == Scenario::Levels {
         world.levels = Levels::earlier(&mut world.chance);
     }
@@ -172,7 +177,7 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     }
     pass(&mut world, 4_000)?;
     match scenario {
-        Scenario::Faults | Scenario::Retention => faults::rage(&mut world)?,
+        Scenario::Faults | Scenario::Retention | Scenario::Damage => faults::rage(&mut world)?,
         Scenario::Busy => {
             // A shard is split when it has been busy for ten seconds.
             pass(&mut world, CALM)?;

@@ -4,15 +4,15 @@
 //! store and a broker: the logic of `broker-core` with its event loops, which have connections in memory.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use broker_core::{ClientLoop, Node as Broker, NodeOptions, Peers, Place};
 use bytes::Bytes;
-use consensus::simulation::SimulatedDisk;
-use consensus::{Log, LogOptions};
+use consensus::simulation::{Chance, SimulatedDisk};
+use consensus::{Files as _, Log, LogOptions};
 use net_api::{Arrival, Closed, Connections as _, Kind, Next, Service as _, Transmit};
 use parking_lot::Mutex;
 use peer_protocol::PeerMessage;
@@ -58,6 +58,10 @@ pub(crate) struct Node {
     skew_ms: u64,
     /// How long its disk takes to write.
     write_ms: u64,
+    /// Its log was damaged since its last life.
+    is_damaged: bool,
+    /// As of [`LogOptions`].
+    ends_interval: Duration,
 }
 
 /// A node that runs.
@@ -120,7 +124,63 @@ impl Node {
             role: Role::Serves,
             skew_ms,
             write_ms,
+            is_damaged: false,
+            ends_interval: Duration::from_secs(1),
         }
+    }
+
+    /// From its next life on damage is noticed at the very end of its log, too.
+    pub(crate) fn note_each_end(&mut self) {
+        self.ends_interval = Duration::ZERO;
+    }
+
+    /// Damages the log of a node that does not run. Says how.
+    pub(crate) fn damage(&mut self, chance: &mut Chance) -> String {
+        self.is_damaged = true;
+        let paths = self.disk.paths();
+        let of_kind = |suffix: &str| {
+            let ends = |path: &&PathBuf| path.to_string_lossy().ends_with(suffix);
+            paths.iter().filter(ends).collect::<Vec<_>>()
+        };
+        let appended = of_kind(".raftlog");
+        let how = chance.below(8);
+        let path = match how {
+            0..4 => appended.last().copied(),
+            4..6 => appended.get(chance.below(appended.len())).copied(),
+            6 => of_kind(".rewrite").pop(),
+            _ => of_kind("ends").pop(),
+        };
+        let Some(path) = path else {
+            return "nothing is there yet".to_owned();
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if how == 0 {
+            self.disk.delete(path).expect("it can be deleted");
+            return format!("{name} is lost");
+        }
+        let mut said = String::new();
+        self.disk.edit(path, |content| {
+            let zeros = content.iter().rev().take_while(|byte| **byte == 0);
+            let written = content.len() - zeros.count();
+            let lost = 1 + chance.below(400.min(written.max(1)));
+            match how {
+                1 | 4 => {
+                    content.truncate(written.saturating_sub(lost));
+                    said = format!("{lost} bytes of {name} are lost");
+                }
+                2 => {
+                    content[written.saturating_sub(lost)..].fill(0);
+                    said = format!("{lost} bytes of {name} are zeros");
+                }
+                _ if written > 0 => {
+                    let (at, bit) = (chance.below(written), chance.below(8));
+                    content[at] ^= 1 << bit;
+                    said = format!("bit {bit} of byte {at} of {name} is flipped");
+                }
+                _ => {}
+            }
+        });
+        said
     }
 
     pub(crate) fn start(
@@ -143,13 +203,14 @@ impl Node {
         let log_options = LogOptions {
             file_bytes: 64 << 10,
             disk_bytes: 256 << 10,
+            ends_interval: self.ends_interval,
             ..LogOptions::new(self.folder.path().join("log"))
         };
         let files = Arc::new(self.disk.clone());
         let write = Duration::from_millis(self.write_ms);
         let log = Log::open_within(&log_options, files, write).expect("its log");
         assert!(
-            log.damage().is_empty(),
+            std::mem::take(&mut self.is_damaged) || log.damage().is_empty(),
             "what a power loss leaves is taken for damage: {:?}",
             log.damage()
         );

@@ -99,6 +99,16 @@ impl Heard {
     }
 }
 
+/// Whether the log of a node is damaged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Damages {
+    None,
+    /// When one crashes that no shard needs.
+    Once,
+    /// It has been.
+    Done,
+}
+
 pub(crate) struct World {
     pub(crate) chance: Chance,
     pub(crate) now: u64,
@@ -109,6 +119,7 @@ pub(crate) struct World {
     pub(crate) splits: Splits,
     /// From which level replicas are raised, and when.
     pub(crate) levels: Levels,
+    pub(crate) damages: Damages,
     /// How long messages are kept in queues, and stay with members of the shared group that are away.
     pub(crate) retention: Arc<Retention>,
     network: Network,
@@ -151,6 +162,7 @@ impl World {
             history: History::default(),
             splits: Splits::default(),
             levels: Levels::default(),
+            damages: Damages::None,
             retention: Arc::new(crate::settings::handover()),
             network,
             agenda: BTreeMap::new(),
@@ -226,7 +238,11 @@ impl World {
         let write = [0, 2, 15][self.chance.below(3)];
         let mut members = self.members().clone();
         members.insert(id);
-        self.nodes.insert(id, Node::new(id, skew, write));
+        let mut node = Node::new(id, skew, write);
+        if self.damages != Damages::None {
+            node.note_each_end();
+        }
+        self.nodes.insert(id, node);
         self.change_members(members);
         self.start(id);
         id
@@ -300,9 +316,16 @@ impl World {
         if node.life.is_none() {
             return;
         }
+        let is_to_be_damaged = self.damages == Damages::Once && self.can_lose(id);
+        let node = self.nodes.get_mut(&id).expect("there is one");
         node.disk.fail_power_after(0);
         node.life = None;
         node.disk.restart(loss, seed);
+        if is_to_be_damaged {
+            let how = node.damage(&mut self.chance);
+            self.damages = Damages::Done;
+            self.note(&format!("{id} is damaged: {how}"));
+        }
         self.disturbed_at = self.now;
         self.note(&format!("{id} crashes"));
         self.life_ended(id);

@@ -24,6 +24,11 @@ fn a_change_of_voters_is_finished_though_a_new_one_is_gone() {
 }
 
 #[test]
+fn a_damaged_log_of_one_node_loses_nothing() {
+    run("damage", 0..8);
+}
+
+#[test]
 fn shards_that_are_split_keep_all_promises() {
     run("calm-splits", 0..3);
 }

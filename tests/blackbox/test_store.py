@@ -127,7 +127,7 @@ def test_flipped_bits_in_a_table_are_found_with_store_and_shard(data):
 def test_flipped_bits_in_the_log_are_found_with_their_place(data):
     log = next((data / "log").rglob("*.raftlog"))
     flip(log, 69 + 8)
-    verify(data, code=1, mentions=[log.name, "damaged at byte 69"])
+    verify(data, code=1, mentions=[log.name, "damaged from byte 69"])
 
 
 def test_a_torn_end_of_the_log_is_noted_and_nothing_wrong(data):

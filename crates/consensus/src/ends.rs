@@ -11,8 +11,10 @@
 //! before a vote is answered. Before a group's log is made to end earlier than is written here (a follower cuts off what
 //! its leader does not have), that is written here.
 //!
-//! What is appended is written here about a second later ([`INTERVAL`]). Whole batches that are lost at the very end
-//! within that time are not noticed.
+//! What is appended is written here about a second later ([`LogOptions::ends_interval`]). Whole batches that are lost at
+//! the very end within that time are not noticed.
+//!
+//! [`LogOptions::ends_interval`]: crate::LogOptions::ends_interval
 //!
 //! An earlier version does not know the file, and leaves it as it is: then it names less than there is, and files that
 //! are gone. `check.rs` takes that for what it is.
@@ -44,11 +46,8 @@ const SLOTS: [usize; 4] = [0, SMALL, 2 * SMALL, 2 * SMALL + LARGE];
 
 const CHECKSUM: usize = 4;
 
-/// How long after a change it is written, at least.
+/// How long after a change it is written, at least, unless that is to be at once.
 pub(crate) const DELAY: Duration = Duration::from_millis(50);
-
-/// And how long after the write before.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is on the disk for certain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -45,10 +45,13 @@ pub struct LogOptions {
     pub disk_bytes: u64,
     /// How often, at most, files are looked through for deletion, unless another file has been filled.
     pub purge_interval: Duration,
+    /// How often, at most, it is written down how far the log is synced; zero: before anything is acknowledged. What is
+    /// lost of a log since then, at its very end, is not noticed.
+    pub ends_interval: Duration,
 }
 
 impl LogOptions {
-    /// The defaults: 1 MiB, 64 MiB, 64 MiB, 256 MiB, 10 s.
+    /// The defaults: 1 MiB, 64 MiB, 64 MiB, 256 MiB, 10 s, 1 s.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -57,6 +60,7 @@ impl LogOptions {
             file_bytes: 64 << 20,
             disk_bytes: 256 << 20,
             purge_interval: Duration::from_secs(10),
+            ends_interval: Duration::from_secs(1),
         }
     }
 }
@@ -352,7 +356,7 @@ fn prepare(
     let wal = Arc::new(Wal::new(engine, Some(folder), health, options));
     let ends = complete(&wal, ends);
     forget_apart(&wal);
-    let writer = Writer::new(wal.clone(), options, Recorder::new(ends, file));
+    let writer = Writer::new(wal.clone(), options, Recorder::new(ends, file, options));
     Ok((wal, writer, damage))
 }
 

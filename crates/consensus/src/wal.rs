@@ -18,7 +18,7 @@ use raft_engine::{Command, Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::disk::{Disk, Health, is_full, is_scarce};
-use crate::ends::{DELAY, Ends, EndsFile, INTERVAL};
+use crate::ends::{DELAY, Ends, EndsFile};
 use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
@@ -355,12 +355,14 @@ pub(crate) struct Recorder {
     /// When what has changed is to be written; `None`: nothing has changed.
     due: Option<Instant>,
     written_at: Option<Instant>,
+    interval: Duration,
 }
 
 impl Recorder {
     /// `ends`: what is known when the log is opened.
-    pub(crate) fn new(ends: Ends, file: EndsFile) -> Self {
+    pub(crate) fn new(ends: Ends, file: EndsFile, options: &LogOptions) -> Self {
         Self {
+            interval: options.ends_interval,
             ends,
             file,
             due: None,
@@ -377,7 +379,7 @@ impl Recorder {
     fn plan(&mut self) {
         if self.due.is_none() {
             let now = Instant::now();
-            let next = self.written_at.map_or(now, |at| at + INTERVAL);
+            let next = self.written_at.map_or(now, |at| at + self.interval);
             self.due = Some(next.max(now + DELAY));
         }
     }
@@ -445,7 +447,7 @@ impl Writer {
         match self.ends.write(&self.wal.health, false) {
             Ok(()) => {}
             Err(error) if is_full(&error) || is_scarce(&error) => {
-                self.ends.due = Some(Instant::now() + INTERVAL);
+                self.ends.due = Some(Instant::now() + LONGEST_PAUSE);
             }
             Err(error) => {
                 self.wal.fail(&format!(
@@ -564,7 +566,7 @@ impl Writer {
         }
         self.write(requests)?;
         self.ends.note(requests);
-        if requests.iter().any(Request::is_promise) {
+        if self.ends.interval.is_zero() || requests.iter().any(Request::is_promise) {
             self.write_ends_now()?;
         }
         Ok(())
