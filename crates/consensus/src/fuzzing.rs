@@ -61,7 +61,7 @@ pub fn message<C: Command>(bytes: &[u8]) {
 pub fn message_seeds<C: Command>(commands: &[C]) -> Vec<Vec<u8>> {
     use openraft::raft::{AppendEntriesRequest, VoteRequest};
 
-    use crate::rpc::Append;
+    use crate::rpc::{Append, End};
     use crate::types::Vote;
 
     let entries = (1..).zip(commands).map(|(index, command)| Entry {
@@ -86,8 +86,13 @@ pub fn message_seeds<C: Command>(commands: &[C]) -> Vec<Vec<u8>> {
         Answer::Appended,
         Answer::Refused("no".to_owned()),
         Answer::HigherVote(Vote::new(2, 3)),
+        Answer::Ends(End {
+            vote: Vote::new_committed(2, 3),
+            last: Some(log_id(1, 1)),
+        }),
     ];
-    let mut seeds = vec![append.encode(), vote.encode()];
+    let end = Request::<C>::End;
+    let mut seeds = vec![append.encode(), vote.encode(), end.encode()];
     seeds.extend(answers.iter().map(Answer::encode));
     seeds
 }

@@ -17,6 +17,7 @@ use openraft::{Config, EmptyNode, Raft, ReadPolicy, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use crate::floor::Floor;
 use crate::group_log::GroupLog;
 use crate::keep::KeptBack;
 use crate::log::Log;
@@ -103,6 +104,8 @@ pub struct Group<C: Command> {
     room: Arc<Semaphore>,
     in_flight_bytes: usize,
     watcher: Watcher,
+    /// While the log is below its floor.
+    _floor: Option<Floor>,
     /// Requests of leaders; [`RETIRED`]: none is answered any more.
     contacts: AtomicU64,
 }
@@ -141,7 +144,14 @@ impl<C: Command> Group<C> {
             .await
             .map_err(StartError::Log)?;
         check_fit(durable.next_index(), log.span())?;
-        let config = config(id, options).map_err(failed)?;
+        let is_below_floor = log.is_below_floor();
+        if !is_below_floor {
+            log.end_floor().await.map_err(StartError::Log)?;
+        }
+        let config = Config {
+            enable_elect: !is_below_floor,
+            ..config(id, options).map_err(failed)?
+        };
         let wanted_from = Arc::new(AtomicU64::new(0));
         let peers = Peers {
             own: node,
@@ -151,11 +161,17 @@ impl<C: Command> Group<C> {
             wanted_from: wanted_from.clone(),
         };
         let receiving = Receiving::new(machine.tables());
+        let leaders = peers.clone();
         let machine = Machine::new(machine, log.clone());
         let raft = Raft::new(node, Arc::new(config), peers, log.clone(), machine)
             .await
             .map_err(failed)?;
-        begin(&raft, node, birth).await?;
+        begin(&raft, node, birth, is_below_floor).await?;
+        let watcher = Watcher::spawn(node, raft.clone(), positions.clone());
+        let floor = is_below_floor.then(|| {
+            let standing = watcher.standing().clone();
+            Floor::spawn(log.clone(), raft.clone(), leaders, standing)
+        });
         // A semaphore counts to u32::MAX per request; nobody proposes 4 GB.
         let in_flight_bytes = options.in_flight_bytes.clamp(1, u32::MAX as usize);
         Ok(Self {
@@ -169,7 +185,8 @@ impl<C: Command> Group<C> {
             kept_back: Mutex::new(KeptBack::new(options.keep_bytes)),
             room: Arc::new(Semaphore::new(in_flight_bytes)),
             in_flight_bytes,
-            watcher: Watcher::spawn(node, raft.clone(), positions.clone()),
+            watcher,
+            _floor: floor,
             raft,
             positions,
             contacts: AtomicU64::new(0),
@@ -389,11 +406,13 @@ fn config(id: u64, options: &GroupOptions) -> Result<Config, openraft::ConfigErr
     .validate()
 }
 
-/// Founds the group if it is new, and leads if nobody else can.
+/// Founds the group if it is new, and leads if nobody else can. A sole voter below its floor does not lead: nobody can
+/// tell what it lacks, until [`Log::make_sole_voter`] says that it does not matter.
 async fn begin<C: Command>(
     raft: &Raft<Types<C>, Machine<C>>,
     node: u64,
     birth: Birth,
+    is_below_floor: bool,
 ) -> Result<(), StartError> {
     if !raft.is_initialized().await.map_err(failed)? {
         if birth != Birth::Alone {
@@ -407,7 +426,7 @@ async fn begin<C: Command>(
         let server = metrics.borrow_watched();
         Members::of(server.membership_config.membership())
     };
-    if members.is_sole_voter(node) {
+    if members.is_sole_voter(node) && !is_below_floor {
         return raft.trigger().elect(false).await.map_err(failed);
     }
     if birth == Birth::Alone && !members.contains(node) {

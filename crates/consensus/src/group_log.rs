@@ -25,6 +25,7 @@ use crate::encoding::{Reader, put_log_id, put_vote};
 use crate::machine::Positions;
 use crate::mark::Mark;
 use crate::record::{self, Record};
+use crate::rpc::{End, MAX_NUMBER};
 use crate::seed::{Origin, origin};
 use crate::tail::Tail;
 use crate::types::{Entry, LogId, Membership, Payload, StoredMembership, Types, Vote, log_id};
@@ -52,7 +53,9 @@ struct State<C: Command> {
     /// The last entry that was deleted from the front.
     purged: Option<LogId>,
     last: Option<LogId>,
-    /// Where an earlier log of the group ended that was deleted.
+    /// Of what is here, the last entry that is on the disk.
+    written: Option<LogId>,
+    /// The floor: where a log of the group ended that was deleted, or that has lost its end.
     deleted: Option<LogId>,
     /// The entry of another group that the first state comes from.
     origin: Option<Origin>,
@@ -96,6 +99,7 @@ impl<C: Command> GroupLog<C> {
                 committed_queued: committed,
                 purged,
                 last,
+                written: last,
                 deleted,
                 origin,
                 tail: Tail::new(next_index(last), tail_bytes),
@@ -129,9 +133,43 @@ impl<C: Command> GroupLog<C> {
     }
 
     /// Whether a replica whose log ends there has all that the one here has acknowledged, if that was
-    /// deleted.
+    /// deleted or has lost its end.
     pub(crate) fn may_forget_for(&self, last: Option<LogId>) -> bool {
         last >= self.state.lock().deleted
+    }
+
+    /// Whether the own log may lack what was acknowledged here before it was deleted or lost its end.
+    pub(crate) fn is_below_floor(&self) -> bool {
+        let state = self.state.lock();
+        state.written < state.deleted
+    }
+
+    /// Whether what is on the disk here says that a log with this end lacks nothing that was acknowledged here before
+    /// the start: a leader of the floor's term or of a later one has told the end since then, and all up to it is
+    /// here. Two logs with entries of the same term are the same up to the earlier one of these.
+    pub(crate) fn has_all_of(&self, end: &End) -> bool {
+        let state = self.state.lock();
+        let is_late = state
+            .deleted
+            .is_none_or(|floor| end.vote.leader_id.term >= floor.leader_id.term);
+        let is_here = |last: LogId| {
+            let of_same_term = |id: &LogId| id.leader_id.term == last.leader_id.term;
+            state.written.filter(of_same_term) >= Some(last)
+        };
+        is_late && end.last.is_none_or(is_here)
+    }
+
+    /// Forgets the floor. In memory first: a crash in between brings it back, which costs a question.
+    pub(crate) async fn end_floor(&self) -> io::Result<()> {
+        if self.state.lock().deleted.take().is_none() {
+            return Ok(());
+        }
+        let change = Change {
+            group: self.group,
+            deletes: vec![key::DELETED],
+            ..Change::default()
+        };
+        self.wal.change(change).await
     }
 
     /// The term of the last entry; 0: there has been none.
@@ -362,6 +400,7 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
         let mut state = self.state.lock();
         state.truncations += 1;
         state.last = state.last.min(last);
+        state.written = state.written.min(last);
         state.tail.truncate(last.map_or(0, |id| id.index + 1));
         Ok(())
     }
@@ -374,6 +413,7 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
         state.tail.purge(upto.index + 1);
         let change = if leaves_hole {
             state.last = Some(upto);
+            state.written = Some(upto);
             state.committed = state.committed.max(Some(upto));
             state.committed_queued = state.committed;
             state.afresh(self.group)
@@ -436,6 +476,7 @@ impl<C: Command> Append for Appended<C> {
         match (&outcome, self.entries.last()) {
             (Ok(()), Some(last)) if state.truncations == self.truncations => {
                 state.tail.written(last.log_id.index + 1, unapplied);
+                state.written = Some(last.log_id);
             }
             (Ok(()), _) => {}
             (Err(_), _) => state.has_failed = true,
@@ -589,7 +630,9 @@ pub(crate) async fn begin_anew(wal: &Wal, group: u64, node: u64, term: u64) -> i
     let voted = vote.map_or(0, |vote| vote.leader_id.term);
     let known = voted.max(ended.map_or(0, |id| id.leader_id.term));
     let term = term.max(known.saturating_add(TERMS_OF_COPIES));
-    let begin = log_id(term, next_index(ended));
+    // A floor of a whole term says nothing of an index. The term is later in any case.
+    let index = ended.map_or(0, |id| (id.index + 1) % (MAX_NUMBER + 1));
+    let begin = log_id(term, index);
     let change = Change {
         group,
         puts: vec![(key::TABLES, encoded(&begin))],
@@ -633,7 +676,7 @@ pub(crate) fn purged(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     stored(wal, group, key::PURGED, |bytes| bytes.log_id())
 }
 
-/// Where the log of a group ended when it was deleted.
+/// Where the log of a group ended when it was deleted or lost its end.
 pub(crate) fn deleted(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     stored(wal, group, key::DELETED, |bytes| bytes.log_id())
 }

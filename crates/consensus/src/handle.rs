@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteResponse};
 
 use crate::machine::Snapshot;
-use crate::rpc::{Answer, Append, Chunk, Received, Request};
+use crate::rpc::{Answer, Append, Chunk, End, Received, Request};
 use crate::snapshot::{Contents, Step};
 use crate::types::Types;
 use crate::{Command, Group};
@@ -57,11 +58,35 @@ impl<C: Command> Group<C> {
                 Ok(response) => Ok(voted(response)),
                 Err(error) => Err(error.to_string()),
             },
+            Request::Transfer(request)
+                if *request.to_node_id() == self.node && self.log.is_below_floor() =>
+            {
+                Ok(Answer::Transferred(false))
+            }
             Request::Transfer(request) => match self.raft.handle_transfer_leader(request).await {
                 Ok(taken) => Ok(Answer::Transferred(taken.is_ok())),
                 Err(error) => Err(error.to_string()),
             },
             Request::Chunk(chunk) => self.receive(chunk).await,
+            Request::End => self.end().await,
+        }
+    }
+
+    /// How far the log reaches that this replica leads with. Another may lead in a later term by now.
+    async fn end(&self) -> Result<Answer, String> {
+        let own = self.node;
+        let told = self.raft.with_raft_state(move |state| {
+            let vote = *state.vote_ref();
+            let leads = state.server_state == ServerState::Leader
+                && vote.committed
+                && vote.leader_id.voted_for == own;
+            let last = state.log_ids.last().copied();
+            leads.then_some(End { vote, last })
+        });
+        match told.await {
+            Ok(Some(end)) => Ok(Answer::Ends(end)),
+            Ok(None) => Err("the replica does not lead".to_owned()),
+            Err(fatal) => Err(fatal.to_string()),
         }
     }
 

@@ -23,6 +23,7 @@ mod disk;
 mod encoding;
 mod ends;
 mod files;
+mod floor;
 mod folder;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -72,7 +72,7 @@ impl<C: Command> Group<C> {
         begun.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))
     }
 
-    /// Campaigns at once, if this replica is a voter and does not lead. It first asks the voters whether they would
+    /// Campaigns at once, if this replica is a voter, does not lead and is not below its floor. It first asks the voters whether they would
     /// vote for it: a refusal changes nothing, and it can be asked again a few milliseconds later. Returns when it has asked
     /// them; a replica that votes alone has written its vote by then.
     ///
@@ -82,6 +82,9 @@ impl<C: Command> Group<C> {
     /// # Errors
     /// [`ChangeError::Stopped`]: the group has stopped.
     pub async fn elect(&self) -> Result<(), ChangeError> {
+        if self.is_below_floor() {
+            return Ok(());
+        }
         let stopped = |fatal: Fatal<_>| ChangeError::Stopped(fatal.to_string());
         self.raft.trigger().elect(true).await.map_err(stopped)?;
         // Messages are taken one after the other. Campaigns that come faster than votes are written would make each other
@@ -106,6 +109,9 @@ impl<C: Command> Group<C> {
     pub async fn presume_dead(&self, leader: u64) {
         let led = self.vote();
         let members = self.newest_members();
+        if self.is_below_floor() {
+            return;
+        }
         if led.leader_id.voted_for != leader || !led.committed || leader == self.node {
             return;
         }

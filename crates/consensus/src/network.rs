@@ -22,7 +22,7 @@ use openraft::{
 use crate::command::Command;
 use crate::machine::Snapshot;
 use crate::mark::Mark;
-use crate::rpc::{Answer, Append, Chunk, Received, Request};
+use crate::rpc::{Answer, Append, Chunk, End, Received, Request};
 use crate::snapshot::{Contents, SnapshotReader, blocking};
 use crate::types::{Types, Vote};
 
@@ -106,6 +106,20 @@ impl<C: Command> RaftNetworkFactory<Types<C>> for Peers {
         Peer {
             peers: self.clone(),
             node: target,
+        }
+    }
+}
+
+impl Peers {
+    /// Asks a member that leads how far its log reaches.
+    pub(crate) async fn ask_for_end<C: Command>(&self, leader: u64) -> Result<End, Unreachable> {
+        let peer = Peer {
+            peers: self.clone(),
+            node: leader,
+        };
+        match peer.ask(&Request::<C>::End).await? {
+            Answer::Ends(end) => Ok(end),
+            other => Err(unexpected(&other)),
         }
     }
 }

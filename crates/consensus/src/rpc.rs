@@ -24,6 +24,7 @@ mod kind {
     pub(super) const PRE_VOTE: u8 = 3;
     pub(super) const TRANSFER: u8 = 4;
     pub(super) const CHUNK: u8 = 5;
+    pub(super) const END: u8 = 6;
 
     pub(super) const REFUSED: u8 = 16;
     pub(super) const APPENDED: u8 = 17;
@@ -32,6 +33,7 @@ mod kind {
     pub(super) const VOTED: u8 = 20;
     pub(super) const TRANSFERRED: u8 = 21;
     pub(super) const RECEIVED: u8 = 22;
+    pub(super) const ENDS: u8 = 23;
 }
 
 pub(crate) enum Request<C: Command> {
@@ -40,6 +42,8 @@ pub(crate) enum Request<C: Command> {
     PreVote(VoteRequest<Types<C>>),
     Transfer(TransferLeaderRequest<Types<C>>),
     Chunk(Chunk),
+    /// How far does the leader's log reach? Only the leader answers.
+    End,
 }
 
 pub(crate) struct Append<C: Command> {
@@ -80,6 +84,16 @@ pub(crate) enum Answer {
         vote: Vote,
         outcome: Received,
     },
+    Ends(End),
+}
+
+/// How far a leader's log reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    /// The term in which it leads.
+    pub(crate) vote: Vote,
+    /// Its last entry, synced or not.
+    pub(crate) last: Option<LogId>,
 }
 
 /// What became of a chunk.
@@ -107,6 +121,7 @@ impl<C: Command> Request<C> {
                 put_optional_log_id(request.last_log_id(), &mut out);
             }
             Self::Chunk(chunk) => chunk.put(&mut out),
+            Self::End => out.push(kind::END),
         }
         out
     }
@@ -124,6 +139,7 @@ impl<C: Command> Request<C> {
                 Self::Transfer(read_transfer(&mut reader).ok_or("a broken transfer")?)
             }
             kind::CHUNK => Self::Chunk(Chunk::read(&mut reader).ok_or("a broken chunk")?),
+            kind::END => Self::End,
             other => return Err(format!("a request of the unknown kind {other}")),
         };
         if !reader.0.is_empty() {
@@ -155,6 +171,7 @@ impl<C: Command> Request<C> {
                 let end = chunk.mark.log_id.ok_or("a snapshot of nothing")?;
                 (chunk.vote, true, Some(end))
             }
+            Self::End => return Ok(()),
         };
         if vote.leader_id.voted_for == own {
             return Err("a vote in this node's name");
@@ -290,6 +307,11 @@ impl Answer {
                 put_vote(vote, &mut out);
                 out.push(*outcome as u8);
             }
+            Self::Ends(End { vote, last }) => {
+                out.push(kind::ENDS);
+                put_vote(vote, &mut out);
+                put_optional_log_id(last.as_ref(), &mut out);
+            }
         }
         out
     }
@@ -323,8 +345,18 @@ impl Answer {
                     _ => return None,
                 },
             },
+            kind::ENDS => Self::Ends(End::read(reader)?),
             _ => return None,
         })
+    }
+}
+
+impl End {
+    /// `None`: no leader has said it.
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (vote, last) = (read_vote(reader)?, reader.optional_log_id()?);
+        let is_possible = vote.committed && last.is_none_or(|id| fits(&id, &vote));
+        is_possible.then_some(Self { vote, last })
     }
 }
 

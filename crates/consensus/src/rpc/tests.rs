@@ -95,6 +95,7 @@ fn requests() -> Vec<Request<Text>> {
         Request::Transfer(transfer),
         Request::Chunk(chunk()),
         Request::Chunk(end),
+        Request::End,
     ]
 }
 
@@ -112,6 +113,11 @@ fn answers() -> Vec<Answer> {
             last: Some(log_id(1, 2)),
         },
         Answer::Transferred(true),
+        Answer::Ends(End {
+            vote,
+            last: Some(log_id(4, 9)),
+        }),
+        Answer::Ends(End { vote, last: None }),
     ];
     answers.extend(received.map(|outcome| Answer::Received { vote, outcome }));
     answers
@@ -215,4 +221,27 @@ fn snapshots_that_no_leader_sends_are_refused() {
     for lie in [nothing, later] {
         assert!(decode(&Request::<Text>::Chunk(lie).encode()).is_err());
     }
+}
+
+#[test]
+fn ends_that_no_leader_tells_are_refused() {
+    let decoded = |vote, last| Answer::decode(&Answer::Ends(End { vote, last }).encode());
+    let leader = Vote::new_committed(5, 1);
+    assert!(decoded(leader, Some(log_id(5, 9))).is_some());
+    assert_eq!(decoded(Vote::new(5, 1), Some(log_id(5, 9))), None);
+    assert_eq!(decoded(leader, Some(log_id(6, 9))), None);
+    assert_eq!(decoded(leader, Some(log_id(5, u64::MAX))), None);
+}
+
+#[test]
+fn the_question_for_the_end_and_its_answer_keep_their_bytes() {
+    assert_eq!(Request::<Text>::End.encode(), [1, 6]);
+    let ends = Answer::Ends(End {
+        vote: Vote::new_committed(5, 1),
+        last: Some(log_id(4, 9)),
+    });
+    let number = |number: u8| [number, 0, 0, 0, 0, 0, 0, 0];
+    let vote = [&number(5)[..], &number(1), &[1]].concat();
+    let last = [&[1][..], &number(4), &number(9)].concat();
+    assert_eq!(ends.encode(), [&[1, 23][..], &vote, &last].concat());
 }

@@ -28,6 +28,9 @@ const GROUP: u64 = 1;
 /// The group that splits off.
 pub(crate) const CHILD: u64 = 2;
 
+/// The question how far the leader's log reaches.
+const QUESTION: [u8; 2] = [1, 6];
+
 /// How far the clock goes at once.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -48,6 +51,8 @@ struct Weather {
     /// How many parts of snapshots still arrive.
     bulk_left: Option<usize>,
     bulk_seen: usize,
+    /// No question for a leader's end arrives.
+    loses_questions: bool,
     chance: Option<Chance>,
 }
 
@@ -99,6 +104,9 @@ impl Air {
     ) -> Option<Bytes> {
         sleep(self.way(from, to)?).await;
         if bulk && !self.lets_bulk() {
+            return None;
+        }
+        if self.weather().loses_questions && request[..] == QUESTION {
             return None;
         }
         let group = self.weather().groups.get(&(group, to)).cloned()?;
@@ -578,6 +586,25 @@ impl Cluster {
         started.expect("it starts");
     }
 
+    /// Has a node that runs lose the last entries of its log, of which this one is the first, and starts it again.
+    pub(crate) async fn damage(&self, number: u64, first_lost: u64) {
+        self.stop(number).await;
+        let log = self.log(number).expect("it opens");
+        let lost = log.lose_from(self.group, first_lost).await;
+        lost.expect("it is written");
+        let last = log.last_index(self.group).expect("it is readable");
+        assert_eq!(last, first_lost.checked_sub(1));
+        drop(log);
+        let started = self.start(number, Birth::Invited).await;
+        started.expect("it starts");
+    }
+
+    /// The index of the last note on a node.
+    pub(crate) fn last_index(&self, number: u64) -> u64 {
+        let last = self.ledger(number).pages().last_index;
+        last.expect("there are notes")
+    }
+
     /// Starts nodes as one group: the first founds it, the others become voters.
     pub(crate) async fn found(&self, numbers: impl IntoIterator<Item = u64>) {
         let numbers: Vec<u64> = numbers.into_iter().collect();
@@ -730,6 +757,11 @@ impl Cluster {
 
     pub(crate) fn mend(&self) {
         self.air.weather().cut.clear();
+    }
+
+    /// Whether nobody learns how far the leader's log reaches, as from a leader of an earlier version.
+    pub(crate) fn lose_questions(&self, lost: bool) {
+        self.air.weather().loses_questions = lost;
     }
 
     /// Of a hundred messages so many are lost, and each takes up to so many milliseconds.

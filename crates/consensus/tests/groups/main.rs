@@ -5,6 +5,7 @@ mod checkpoints;
 mod cluster;
 mod damage;
 mod faults;
+mod floor;
 mod folder;
 mod ledger;
 mod power_loss;

@@ -463,7 +463,7 @@ fn garbage_is_refused_and_changes_nothing() {
             let mut garbage: Vec<u8> = (0..len).map(|_| chance.below(256) as u8).collect();
             // Every second time a known format and kind.
             if chance.below(2) == 0 {
-                garbage.splice(0..0, [1, 1 + chance.below(5) as u8]);
+                garbage.splice(0..0, [1, 1 + chance.below(6) as u8]);
             }
             let answer = group.handle(Bytes::from(garbage)).await;
             assert_eq!(answer.get(1), Some(&16), "not a refusal");
