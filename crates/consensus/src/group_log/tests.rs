@@ -12,6 +12,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 use crate::files::Files;
+use crate::floor::{Shortened, begin_below_floor, floor_of};
 use crate::machine::Machine;
 use crate::simulation::{Loss, SimulatedDisk};
 use crate::types::{Payload, log_id};
@@ -277,5 +278,134 @@ fn a_vote_is_not_saved_before_it_is_on_the_disk() {
         node.lose_power();
         let mut log = node.group().await;
         assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(3, 1)));
+    });
+}
+
+/// Cuts the log of the group, which is not open, and opens it after a power loss.
+async fn shorten(node: &mut Node, cut: Shortened) -> GroupLog<Number> {
+    let wal = node.log.as_ref().expect("it is open").wal().clone();
+    let begun = begin_below_floor(&wal, 1, cut).await;
+    begun.expect("it is written");
+    drop(wal);
+    node.lose_power();
+    node.group().await
+}
+
+#[test]
+fn a_damaged_log_ends_where_it_was_whole_and_has_a_floor_until_that_is_ended() {
+    run(async {
+        let mut node = Node::new();
+        let mut log = node.group().await;
+        log.save_vote(&Vote::new(3, 1)).await.expect("saved");
+        append(&mut log, 1, 0..4).await;
+        let committed = log.save_committed(Some(log_id(1, 3))).await;
+        committed.expect("saved");
+        append(&mut log, 1, 4..5).await;
+        drop(log);
+        let cut = Shortened {
+            last: Some(log_id(1, 2)),
+            begins_anew: false,
+            vote: Some(Vote::new(5, 2)),
+            floor: floor_of(5),
+        };
+        let mut log = shorten(&mut node, cut).await;
+        assert_eq!(terms(&mut log).await, [1, 1, 1]);
+        assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(5, 2)));
+        let committed = log.read_committed().await.expect("read");
+        assert_eq!(committed, Some(log_id(1, 2)));
+        assert!(log.is_below_floor());
+        assert!(!log.may_forget_for(Some(log_id(5, 100))));
+        append(&mut log, 6, 3..4).await;
+        assert!(!log.is_below_floor());
+        log.end_floor().await.expect("written");
+        drop(log);
+        node.lose_power();
+        let mut log = node.group().await;
+        assert_eq!(terms(&mut log).await, [1, 1, 1, 6]);
+        assert!(log.may_forget_for(None));
+    });
+}
+
+#[test]
+fn a_damaged_log_of_which_no_entry_stays_begins_anew_behind_the_tables() {
+    run(async {
+        let mut node = Node::new();
+        let mut log = node.group().await;
+        append(&mut log, 1, 0..5).await;
+        log.save_vote(&Vote::new(3, 1)).await.expect("saved");
+        log.expect_tables(&log_id(2, 20)).await.expect("written");
+        drop(log);
+        let cut = Shortened {
+            last: Some(log_id(2, 20)),
+            begins_anew: true,
+            vote: Some(Vote::new(2, 1)),
+            floor: floor_of(3),
+        };
+        let mut log = shorten(&mut node, cut).await;
+        assert_eq!(log.span(), (21, 21));
+        assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(3, 1)));
+        assert!(log.is_below_floor());
+        let tables = node
+            .log
+            .as_ref()
+            .expect("it is open")
+            .wal()
+            .get(1, key::TABLES);
+        assert_eq!(tables, Some(encoded(&log_id(2, 20))));
+        append(&mut log, 3, 21..22).await;
+        assert!(log.is_below_floor());
+    });
+}
+
+#[test]
+fn an_end_counts_when_it_is_of_a_late_term_and_all_before_it_is_written() {
+    run(async {
+        let mut node = Node::new();
+        let mut log = node.group().await;
+        append(&mut log, 1, 0..3).await;
+        drop(log);
+        let cut = Shortened {
+            last: Some(log_id(1, 1)),
+            begins_anew: false,
+            vote: None,
+            floor: floor_of(3),
+        };
+        let mut log = shorten(&mut node, cut).await;
+        append(&mut log, 3, 2..5).await;
+        let has_all_of = |term, last| {
+            let vote = Vote::new_committed(term, 2);
+            log.has_all_of(&End { vote, last })
+        };
+        assert!(has_all_of(3, Some(log_id(3, 4))));
+        assert!(has_all_of(3, Some(log_id(3, 2))));
+        assert!(has_all_of(4, None));
+        assert!(!has_all_of(3, Some(log_id(3, 5))), "it is not here");
+        assert!(!has_all_of(2, Some(log_id(2, 2))), "of an earlier term");
+        assert!(
+            !has_all_of(3, Some(log_id(1, 1))),
+            "it may have been replaced"
+        );
+    });
+}
+
+#[test]
+fn a_group_whose_floor_is_a_whole_term_begins_anew_at_an_index_that_there_can_be() {
+    run(async {
+        let mut node = Node::new();
+        let mut log = node.group().await;
+        append(&mut log, 1, 0..3).await;
+        drop(log);
+        let cut = Shortened {
+            last: None,
+            begins_anew: true,
+            vote: Some(Vote::new(3, 1)),
+            floor: floor_of(3),
+        };
+        drop(shorten(&mut node, cut).await);
+        let wal = node.log.as_ref().expect("it is open").wal().clone();
+        delete(&wal, 1).await.expect("written");
+        let mark = begin_anew(&wal, 1, 1, 0).await.expect("written");
+        let begin = mark.log_id.expect("it has a position");
+        assert!(begin > floor_of(3) && begin.index < MAX_NUMBER);
     });
 }
