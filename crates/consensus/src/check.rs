@@ -15,7 +15,6 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ends::Ends;
 use crate::files::Files;
 use crate::log_files::{Batches, FILE_HEADER, Kind, LogFile, Part, list, read};
 
@@ -89,7 +88,11 @@ impl Check {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(crate) fn of(files: &dyn Files, folder: &Path, known: Option<&Ends>) -> io::Result<Self> {
+    pub(crate) fn of(
+        files: &dyn Files,
+        folder: &Path,
+        synced: Option<&BTreeMap<LogFile, u64>>,
+    ) -> io::Result<Self> {
         let mut check = Self::default();
         let present = list(folder)?;
         for kind in [Kind::Rewritten, Kind::Appended] {
@@ -98,7 +101,7 @@ impl Check {
                 .filter(|file| file.kind == kind)
                 .map(|file| file.number)
                 .collect();
-            check.find_missing(folder, kind, &numbers, known);
+            check.find_missing(folder, kind, &numbers, synced);
             for number in &numbers {
                 let file = LogFile {
                     kind,
@@ -106,14 +109,21 @@ impl Check {
                 };
                 let content = read(files, &file.path(folder))?;
                 let is_newest = numbers.last() == Some(number);
-                check.look_into(folder, file, &content, is_newest, known);
+                let of_file = synced.and_then(|ends| ends.get(&file)).copied();
+                check.look_into(folder, file, &content, is_newest, of_file);
             }
         }
         Ok(check)
     }
 
-    fn find_missing(&mut self, folder: &Path, kind: Kind, numbers: &[u64], known: Option<&Ends>) {
-        let named = known.into_iter().flat_map(|ends| ends.files.keys());
+    fn find_missing(
+        &mut self,
+        folder: &Path,
+        kind: Kind,
+        numbers: &[u64],
+        synced: Option<&BTreeMap<LogFile, u64>>,
+    ) {
+        let named = synced.into_iter().flat_map(BTreeMap::keys);
         let named = named.filter(|file| file.kind == kind);
         let named = named.map(|file| file.number);
         let (first, last) = match numbers {
@@ -145,9 +155,8 @@ impl Check {
         file: LogFile,
         content: &[u8],
         is_newest: bool,
-        known: Option<&Ends>,
+        synced: Option<u64>,
     ) {
-        let synced = known.and_then(|ends| ends.files.get(&file)).copied();
         let finding = |what| Finding {
             path: file.path(folder),
             what,

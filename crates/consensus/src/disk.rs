@@ -18,7 +18,7 @@ use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
 use rustix::io::Errno;
 
 use crate::files::{File, Files};
-use crate::log_files::LogFile;
+use crate::log_files::{Kind, LogFile};
 use crate::stats::Counters;
 
 /// Whether syncs were kept so far, and what was written.
@@ -60,6 +60,13 @@ impl Health {
         let ends = self.ends.lock();
         let synced = ends.iter().filter(|(_, end)| end.synced > 0);
         synced.map(|(file, end)| (*file, end.synced)).collect()
+    }
+
+    /// The newest file that was appended to, and how many bytes of it are synced.
+    pub(crate) fn newest_end(&self) -> Option<(LogFile, u64)> {
+        let ends = self.ends.lock();
+        let (file, end) = ends.last_key_value()?;
+        (file.kind == Kind::Appended).then_some((*file, end.synced))
     }
 
     fn change_end(&self, file: Option<LogFile>, change: impl FnOnce(&mut FileEnd)) {

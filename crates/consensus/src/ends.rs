@@ -11,8 +11,10 @@
 //! before a vote is answered. Before a group's log is made to end earlier than is written here (a follower cuts off what
 //! its leader does not have), that is written here.
 //!
-//! What is appended is written here about a second later ([`LogOptions::ends_interval`]). Whole batches that are lost at
-//! the very end within that time are not noticed.
+//! What is appended is written here when nothing has come for a moment ([`DELAY`]), and else after a second
+//! ([`LogOptions::ends_interval`]). In between a *hint* says where the newest file ends. It is not synced: it outlives the
+//! process, and is as true as the rest, but a power loss may leave an earlier one. So what is lost of the very end is noticed
+//! after a crash of the process, and after one of the machine if that is a second old.
 //!
 //! [`LogOptions::ends_interval`]: crate::LogOptions::ends_interval
 //!
@@ -42,11 +44,21 @@ const SMALL: usize = 64 << 10;
 const LARGE: usize = 1 << 20;
 
 /// Where the slots begin: two small ones, two large ones.
-const SLOTS: [usize; 4] = [0, SMALL, 2 * SMALL, 2 * SMALL + LARGE];
+const SLOTS: [usize; 4] = {
+    let small = 4 << 10;
+    let large = small + 2 * SMALL;
+    [small, small + SMALL, large, large + LARGE]
+};
+
+/// Where hints begin, which are written in turns. Each is in a sector of its own.
+const HINTS: [usize; 2] = [0, 512];
+
+/// Bytes of a hint: the count of the slot before it, number and end of the newest file, a checksum.
+const HINT: usize = 28;
 
 const CHECKSUM: usize = 4;
 
-/// How long after a change it is written, at least, unless that is to be at once.
+/// When nothing has been appended for so long, it is written.
 pub(crate) const DELAY: Duration = Duration::from_millis(50);
 
 /// What is on the disk for certain.
@@ -240,17 +252,55 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// What the file says; `None`: there is none, or nothing whole is in it. With the count of the newest whole slot.
-pub(crate) fn read(files: &dyn Files, folder: &Path) -> io::Result<Option<(u64, Ends)>> {
+/// What is known of a log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Known {
+    /// That of the newest whole slot.
+    pub(crate) count: u64,
+    /// What that says.
+    pub(crate) ends: Ends,
+    /// How many bytes of each file were synced at the end: at least what the slot says.
+    pub(crate) synced: BTreeMap<LogFile, u64>,
+}
+
+fn hint(slot: &[u8]) -> Option<(u64, LogFile, u64)> {
+    let mut reader = Reader(slot.get(..HINT)?);
+    let (count, number, end) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let file = LogFile {
+        kind: Kind::Appended,
+        number,
+    };
+    (crc32fast::hash(&slot[..HINT - CHECKSUM]) == reader.u32()?).then_some((count, file, end))
+}
+
+/// What the file says; `None`: there is none, or nothing whole is in it.
+pub(crate) fn read(files: &dyn Files, folder: &Path) -> io::Result<Option<Known>> {
     let content = match crate::log_files::read(files, &path(folder)) {
         Ok(content) => content,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let slots = SLOTS.into_iter().filter_map(|begin| content.get(begin..));
-    Ok(slots
+    let newest = slots
         .filter_map(Ends::decode)
-        .max_by_key(|(count, _)| *count))
+        .max_by_key(|(count, _)| *count);
+    let Some((count, ends)) = newest else {
+        return Ok(None);
+    };
+    let mut synced = ends.files.clone();
+    let hints = HINTS.into_iter().filter_map(|begin| content.get(begin..));
+    // One that is older than the slot may be of a log that is no more.
+    for (since, file, end) in hints.filter_map(hint) {
+        if since >= count {
+            let known = synced.entry(file).or_default();
+            *known = end.max(*known);
+        }
+    }
+    Ok(Some(Known {
+        count,
+        ends,
+        synced,
+    }))
 }
 
 /// The file, for writing.
@@ -260,6 +310,7 @@ pub(crate) struct EndsFile {
     /// Until the first write: the file cannot be made on a full disk.
     file: Option<Box<dyn File>>,
     count: u64,
+    hints: u64,
 }
 
 impl EndsFile {
@@ -270,7 +321,26 @@ impl EndsFile {
             path: path(folder),
             file: None,
             count,
+            hints: 0,
         }
+    }
+
+    /// Writes down where the newest file ends, unsynced.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub(crate) fn hint(&mut self, (file, end): (LogFile, u64)) -> io::Result<()> {
+        let Some(open) = &self.file else {
+            return Ok(());
+        };
+        let mut bytes = [0; HINT];
+        bytes[..8].copy_from_slice(&self.count.to_le_bytes());
+        bytes[8..16].copy_from_slice(&file.number.to_le_bytes());
+        bytes[16..24].copy_from_slice(&end.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[..HINT - CHECKSUM]);
+        bytes[HINT - CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
+        self.hints += 1;
+        write_all(&**open, &bytes, HINTS[(self.hints % 2) as usize])
     }
 
     /// Writes and syncs.
@@ -285,16 +355,7 @@ impl EndsFile {
         let count = self.count + 1;
         let bytes = ends.encode(count);
         let pair = if bytes.len() <= SMALL { 0 } else { 2 };
-        let mut offset = SLOTS[pair + (count % 2) as usize] as u64;
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let len = file.write_at(rest, offset)?;
-            if len == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            rest = &rest[len..];
-            offset += len as u64;
-        }
+        write_all(&**file, &bytes, SLOTS[pair + (count % 2) as usize])?;
         file.sync()?;
         self.count = count;
         Ok(())
@@ -312,4 +373,17 @@ impl EndsFile {
             other => other,
         }
     }
+}
+
+fn write_all(file: &dyn File, bytes: &[u8], offset: usize) -> io::Result<()> {
+    let (mut offset, mut rest) = (offset as u64, bytes);
+    while !rest.is_empty() {
+        let len = file.write_at(rest, offset)?;
+        if len == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        rest = &rest[len..];
+        offset += len as u64;
+    }
+    Ok(())
 }

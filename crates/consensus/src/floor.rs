@@ -122,30 +122,22 @@ pub(crate) struct Shortened {
     pub(crate) begins_anew: bool,
     /// A vote that counts if the log has an earlier one.
     pub(crate) vote: Option<Vote>,
-    /// No entry that was acknowledged here is behind it.
-    pub(crate) floor: LogId,
+    /// No entry that was acknowledged here is behind it; `None`: nobody else votes, or may have what is missing.
+    pub(crate) floor: Option<LogId>,
 }
 
 /// The floor of a replica that has voted in no later term than `term`: it may have acknowledged anything in that one.
-#[cfg_attr(
-    not(feature = "simulation"),
-    expect(dead_code, reason = "what checks the files of a log is not there yet")
-)]
 pub(crate) fn floor_of(term: u64) -> LogId {
     log_id(term, MAX_NUMBER)
 }
 
-/// Ends the log of a group that nobody serves where it is still whole, and begins a floor, by one synced write: a crash
+/// Ends the log of a group that nobody serves where it is still whole, and settles its loss, by one synced write: a crash
 /// leaves the log as it was, which is judged again, or as it is to be.
 ///
 /// The engine has no command that cuts the end of a group's entries. It forgets what is behind an entry that is
 /// written again, so that one is read and written, however many stay. If none stays, the group is forgotten and what
 /// was kept beside the entries is written again. A replica without any entry, purged or not, is what a deleted one is.
-#[cfg_attr(
-    not(feature = "simulation"),
-    expect(dead_code, reason = "what checks the files of a log is not there yet")
-)]
-pub(crate) async fn begin_below_floor(wal: &Wal, group: u64, cut: Shortened) -> io::Result<()> {
+pub(crate) async fn shorten(wal: &Wal, group: u64, cut: Shortened) -> io::Result<()> {
     let purged = purged(wal, group)?;
     let stays = cut
         .last
@@ -153,7 +145,7 @@ pub(crate) async fn begin_below_floor(wal: &Wal, group: u64, cut: Shortened) -> 
     let known = stored(wal, group, key::VOTE, |bytes| bytes.vote())?;
     let committed = stored(wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
     let committed = committed.min(cut.last);
-    let floor = deleted(wal, group)?.max(Some(cut.floor));
+    let floor = deleted(wal, group)?.max(cut.floor);
     let is_later = |vote: &Vote| known.is_none_or(|known| *vote > known);
     let vote = cut.vote.filter(is_later).or(known);
     let mut puts = vec![
@@ -179,6 +171,11 @@ pub(crate) async fn begin_below_floor(wal: &Wal, group: u64, cut: Shortened) -> 
         clean: stays.is_none(),
         entries,
         puts: puts.into_iter().flatten().collect(),
+        deletes: if stays.is_some() {
+            vec![key::LOSS]
+        } else {
+            Vec::new()
+        },
         ..Change::default()
     };
     wal.change(change).await
@@ -214,8 +211,8 @@ impl crate::Log {
             last,
             begins_anew: false,
             vote,
-            floor: floor_of(vote.map_or(0, |vote| vote.leader_id.term)),
+            floor: Some(floor_of(vote.map_or(0, |vote| vote.leader_id.term))),
         };
-        begin_below_floor(wal, group, cut).await
+        shorten(wal, group, cut).await
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::check::{Check, Damage, Finding};
 use crate::command::Command;
 use crate::disk::{Disk, Health};
-use crate::ends::{self, Ends, EndsFile, GroupEnd};
+use crate::ends::{self, Ends, EndsFile, GroupEnd, Known};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
 use crate::group_log::{
@@ -324,21 +324,20 @@ fn prepare(
     };
     mend::finish(&files, folder.path(), &entries)?;
     let known = ends::read(&*files, folder.path()).map_err(failed)?;
-    let examined = Examined::of(&files, &entries, known.as_ref().map(|(_, ends)| ends));
-    let examined = examined.map_err(failed)?;
+    let examined = Examined::of(&files, &entries, known.as_ref()).map_err(failed)?;
     let damage = examined.damage();
-    let (count, ends) = if damage.is_empty() {
+    let Known { count, ends, .. } = if damage.is_empty() {
         examined.check.cut(&*files, &entries).map_err(failed)?;
-        let (count, mut ends) = known.unwrap_or_default();
-        ends.files = examined.check.ends;
-        (count, ends)
+        let mut known = known.unwrap_or_default();
+        known.ends.files = examined.check.ends;
+        known
     } else {
         for finding in &damage {
             tracing::error!("the log is damaged: {finding}");
         }
-        let remains = examined.remains(&files, &entries, known.as_ref().map(|(_, ends)| ends));
+        let remains = examined.remains(&files, &entries, known.as_ref());
         let remains = remains.map_err(failed)?;
-        let known = known.as_ref().map(|(count, ends)| (*count, ends));
+        let known = known.as_ref();
         mend::mend(&files, folder.path(), &entries, &remains, known, options)?;
         let mended = ends::read(&*files, folder.path()).map_err(failed)?;
         mended.unwrap_or_default()
@@ -372,9 +371,9 @@ impl Examined {
     pub(crate) fn of(
         files: &Arc<dyn Files>,
         entries: &Path,
-        known: Option<&Ends>,
+        known: Option<&Known>,
     ) -> io::Result<Self> {
-        let check = Check::of(&**files, entries, known)?;
+        let check = Check::of(&**files, entries, known.map(|known| &known.synced))?;
         let mut examined = Self {
             check,
             remains: None,
@@ -409,7 +408,7 @@ impl Examined {
         self,
         files: &Arc<dyn Files>,
         entries: &Path,
-        known: Option<&Ends>,
+        known: Option<&Known>,
     ) -> io::Result<Remains> {
         match self.remains {
             Some(remains) => Ok(remains),

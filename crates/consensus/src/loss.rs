@@ -14,11 +14,11 @@ use std::fmt;
 use std::io;
 
 use crate::encoding::{Reader, put_optional_log_id};
+use crate::floor::{Shortened, floor_of, shorten};
 use crate::group::{Birth, StartError};
 use crate::group_log::{deleted, encoded, last_id, next_index, purged, records_between, stored};
 use crate::mark::Mark;
 use crate::record::Record;
-use crate::rpc::MAX_NUMBER;
 use crate::standing::Members;
 use crate::types::{LogId, Vote, log_id};
 use crate::wal::{Change, Wal, key};
@@ -171,9 +171,9 @@ pub(crate) async fn settle(
             let from = begin.max(tables.next_index());
             let records = records_between(wal, apart(group), from..end + 1);
             let records = records.map_err(StartError::Log)?;
-            begin_anew(wal, group, tables, records, None).await
+            begin_anew(wal, group, tables, records).await
         }
-        Verdict::BeginsAnew => begin_anew(wal, group, tables, Vec::new(), None).await,
+        Verdict::BeginsAnew => begin_anew(wal, group, tables, Vec::new()).await,
         Verdict::Lacks(missing) => {
             let members = members(wal, group, tables).map_err(StartError::Log)?;
             let is_unknown = members.voters.is_empty() && birth == Birth::Alone;
@@ -230,39 +230,27 @@ fn floor(wal: &Wal, group: u64, loss: &Loss) -> io::Result<LogId> {
     let term = vote
         .map_or(0, |vote| vote.leader_id.term)
         .max(last.map_or(0, |id| id.leader_id.term));
-    let floor = loss.end.unwrap_or_else(|| log_id(term, MAX_NUMBER));
+    let floor = loss.end.unwrap_or_else(|| floor_of(term));
     Ok(deleted(wal, group)?.map_or(floor, |deleted| deleted.max(floor)))
 }
 
 /// The entries before the hole stay, unless the tables reach beyond them.
 async fn go_on(wal: &Wal, group: u64, tables: &Mark, floor: Option<LogId>) -> io::Result<()> {
     let last = last_id(wal, group)?;
-    if next_index(last) < tables.next_index() || purged(wal, group)? > tables.log_id {
-        return begin_anew(wal, group, tables, Vec::new(), floor).await;
-    }
-    let committed = stored(wal, group, key::COMMITTED, |bytes| bytes.log_id())?;
-    let mut puts: Vec<(&'static [u8], Vec<u8>)> = Vec::new();
-    puts.extend(committed.min(last).map(|id| (key::COMMITTED, encoded(&id))));
-    puts.extend(floor.map(|id| (key::DELETED, encoded(&id))));
-    let change = Change {
-        group,
-        puts,
-        deletes: vec![key::LOSS],
-        ..Change::default()
+    let begins_anew = next_index(last) < tables.next_index() || purged(wal, group)? > tables.log_id;
+    let cut = Shortened {
+        last: if begins_anew { tables.log_id } else { last },
+        begins_anew,
+        vote: None,
+        floor,
     };
-    wal.change(change).await?;
+    shorten(wal, group, cut).await?;
     forget_apart(wal, group).await
 }
 
-/// The log begins where the tables end, with these entries. The vote stays, and the floor unless it is another one.
-async fn begin_anew(
-    wal: &Wal,
-    group: u64,
-    tables: &Mark,
-    entries: Vec<Record>,
-    floor: Option<LogId>,
-) -> io::Result<()> {
-    let floor = floor.or(deleted(wal, group)?);
+/// The log begins where the tables end, with these entries. The vote stays, and the floor.
+async fn begin_anew(wal: &Wal, group: u64, tables: &Mark, entries: Vec<Record>) -> io::Result<()> {
+    let floor = deleted(wal, group)?;
     let mut puts: Vec<(&'static [u8], Vec<u8>)> = Vec::new();
     puts.extend(wal.get(group, key::VOTE).map(|vote| (key::VOTE, vote)));
     if let Some(end) = &tables.log_id {

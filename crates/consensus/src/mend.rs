@@ -16,7 +16,7 @@ use raft_engine::LogBatch;
 
 use crate::check::Check;
 use crate::disk::Health;
-use crate::ends::{self, Ends, EndsFile, GroupEnd};
+use crate::ends::{self, Ends, EndsFile, GroupEnd, Known};
 use crate::files::{Files, PRIVATE_FILE};
 use crate::folder::{PRIVATE_FOLDER, sync_folder};
 use crate::log::{LogError, LogOptions, open_engine};
@@ -126,7 +126,7 @@ pub(crate) fn mend(
     folder: &Path,
     entries: &Path,
     remains: &Remains,
-    known: Option<(u64, &Ends)>,
+    known: Option<&Known>,
     options: &LogOptions,
 ) -> Result<(), LogError> {
     let failed = |error| LogError::Io {
@@ -141,7 +141,7 @@ pub(crate) fn mend(
     // As long as the new log is not in place, this names files that are not there: `go_on` writes it again.
     go_on(files, folder, entries).map_err(failed)?;
     let (count, groups) = match known {
-        Some((count, ends)) => (count, Some(&ends.groups)),
+        Some(known) => (known.count, Some(&known.ends.groups)),
         None => (0, None),
     };
     let check = Check::of(&**files, entries, None).map_err(failed)?;
@@ -179,7 +179,9 @@ pub(crate) fn finish(
     }
     go_on(files, folder, entries).map_err(failed)?;
     let known = ends::read(&**files, folder).map_err(failed)?;
-    let (count, mut ends) = known.unwrap_or_default();
+    let Known {
+        count, mut ends, ..
+    } = known.unwrap_or_default();
     let check = Check::of(&**files, entries, None).map_err(failed)?;
     ends.files = check.ends;
     ends.is_orderly = false;
@@ -281,8 +283,8 @@ fn unmark(folder: &Path) -> io::Result<()> {
 }
 
 /// Files that are missing at the front though `ends` names them.
-pub(crate) fn missing_oldest(known: &Ends, check: &Check) -> Vec<LogFile> {
-    let named = known.files.keys();
+pub(crate) fn missing_oldest(known: &Known, check: &Check) -> Vec<LogFile> {
+    let named = known.synced.keys();
     named
         .filter(|file| !check.ends.contains_key(file))
         .copied()

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::check::{Check, Damage};
 use crate::encoding::Reader;
-use crate::ends::{Ends, GroupEnd};
+use crate::ends::{Ends, GroupEnd, Known};
 use crate::files::Files;
 use crate::group_log::{TERMS_OF_COPIES, encoded, encoded_vote, next_index};
 use crate::log_files::{Batch, Batches, Item, Kind, LogFile, Part, What, read};
@@ -48,6 +48,8 @@ struct EntryAt {
 struct Contents {
     entries: BTreeMap<u64, EntryAt>,
     values: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The last of the entries that cannot be read, though their batch says that they were there, unless it was written again.
+    unreadable: Option<u64>,
     /// The newest batch that has entries of the group.
     newest: Option<Place>,
 }
@@ -56,10 +58,12 @@ impl Contents {
     fn take(&mut self, file: LogFile, batch: &Batch, what: What) {
         match what {
             What::Entries { first, at } => {
-                let later = self.entries.split_off(&first);
-                drop(later);
+                drop(self.entries.split_off(&first));
+                self.unreadable = self.unreadable.filter(|last| *last < first);
                 self.newest = Some((file, batch.bytes.start as u64));
                 if !batch.has_whole_entries {
+                    let last = (first + at.len() as u64).checked_sub(1);
+                    self.unreadable = last.filter(|_| !at.is_empty()).max(self.unreadable);
                     return;
                 }
                 for (index, at) in (first..).zip(at) {
@@ -177,8 +181,10 @@ impl Remains {
         files: &dyn Files,
         folder: &Path,
         check: &Check,
-        known: Option<&Ends>,
+        known: Option<&Known>,
     ) -> io::Result<Self> {
+        let synced = known.map(|known| &known.synced);
+        let known = known.map(|known| &known.ends);
         let mut replay = Replay::default();
         for finding in &check.findings {
             if let (Damage::Missing, Some(file)) = (finding.what, LogFile::named(&finding.path)) {
@@ -188,7 +194,7 @@ impl Remains {
         for (file, end) in &check.ends {
             let mut content = read(files, &file.path(folder))?;
             content.truncate(usize::try_from(*end).unwrap_or(usize::MAX));
-            let synced = known.and_then(|ends| ends.files.get(file)).copied();
+            let synced = synced.and_then(|ends| ends.get(file)).copied();
             for part in Batches::new(&content, *file, synced.unwrap_or(0)) {
                 let place = |bytes: &Range<usize>| (*file, bytes.start as u64);
                 match part {
@@ -336,12 +342,16 @@ fn judge_group(
     // A batch that is lost may have held its entries, unless later ones go on where the log here ends.
     let may_be_short =
         uncovered.is_some() && contents.newest < uncovered && !is_gone(&contents, floor);
-    let loss = (behind.is_some() || is_short || may_be_short).then(|| {
+    let unreadable = contents
+        .unreadable
+        .filter(|index| reach.is_none_or(|reach| reach < *index));
+    let is_hurt = behind.is_some() || unreadable.is_some() || is_short || may_be_short;
+    let loss = is_hurt.then(|| {
         let known_last = known.last.filter(|_| is_short).map(|id| id.index);
         Loss {
             first: next_index(last),
             behind,
-            last: known_last.max(behind.map(|(_, end)| end)),
+            last: known_last.max(unreadable).max(behind.map(|(_, end)| end)),
             is_open: is_short && !is_exact || may_be_short,
             end: known.last.filter(|_| is_exact),
         }

@@ -61,7 +61,6 @@ impl LogView {
         }
         let real: Arc<dyn Files> = Arc::new(RealFiles);
         let known = ends::read(&*real, directory).map_err(failed)?;
-        let known = known.map(|(_, ends)| ends);
         let (mut files, mut bytes, mut torn_bytes) = (0, 0, 0);
         let mut damage = Vec::new();
         let options = LogOptions::new(scratch);

@@ -352,9 +352,8 @@ pub(crate) struct Writer {
 pub(crate) struct Recorder {
     ends: Ends,
     file: EndsFile,
-    /// When what has changed is to be written; `None`: nothing has changed.
+    /// When what has changed is to be written at the latest; `None`: nothing has changed.
     due: Option<Instant>,
-    written_at: Option<Instant>,
     interval: Duration,
 }
 
@@ -366,7 +365,6 @@ impl Recorder {
             ends,
             file,
             due: None,
-            written_at: None,
         }
     }
 
@@ -378,9 +376,17 @@ impl Recorder {
 
     fn plan(&mut self) {
         if self.due.is_none() {
-            let now = Instant::now();
-            let next = self.written_at.map_or(now, |at| at + self.interval);
-            self.due = Some(next.max(now + DELAY));
+            self.due = Some(Instant::now() + self.interval);
+        }
+    }
+
+    /// Says where the log ends now, unsynced.
+    fn hint(&mut self, health: &Health) {
+        if let Some(newest) = health.newest_end()
+            && let Err(error) = self.file.hint(newest)
+        {
+            // It would have been of use after a crash only.
+            tracing::debug!(%error, "the end of the log is not written down");
         }
     }
 
@@ -393,7 +399,6 @@ impl Recorder {
         self.ends.files = health.synced_ends();
         self.file.write(&self.ends)?;
         self.due = None;
-        self.written_at = Some(Instant::now());
         Ok(())
     }
 }
@@ -416,12 +421,13 @@ impl Writer {
     pub(crate) fn run(mut self) {
         self.begin_ends();
         while let Some(requests) = self.next() {
-            if !requests.is_empty() {
+            let is_idle = requests.is_empty();
+            if !is_idle {
                 self.serve(requests);
             }
             if self.is_deletion_due() {
                 self.delete_files();
-            } else if self.ends.is_due() {
+            } else if is_idle && self.ends.due.is_some() || self.ends.is_due() {
                 self.write_ends();
             }
         }
@@ -515,17 +521,23 @@ impl Writer {
 
     /// When something is to be done though nothing is asked.
     fn due(&self) -> Option<Instant> {
-        self.purge_at.into_iter().chain(self.ends.due).min()
+        let idle = self.ends.due.map(|due| due.min(Instant::now() + DELAY));
+        self.purge_at.into_iter().chain(idle).min()
     }
 
     /// Waits for the requests of the next write: none when it is time for something else.
     fn next(&self) -> Option<Vec<Request>> {
         let mut queue = self.wal.queue.lock();
+        let due = if queue.requests.is_empty() {
+            self.due()
+        } else {
+            None
+        };
         while queue.requests.is_empty() {
             if queue.closed {
                 return None;
             }
-            match self.due() {
+            match due {
                 None => self.wal.work.wait(&mut queue),
                 Some(due) => {
                     if self.wal.work.wait_until(&mut queue, due).timed_out() {
@@ -566,6 +578,7 @@ impl Writer {
         }
         self.write(requests)?;
         self.ends.note(requests);
+        self.ends.hint(&self.wal.health);
         if self.ends.interval.is_zero() || requests.iter().any(Request::is_promise) {
             self.write_ends_now()?;
         }

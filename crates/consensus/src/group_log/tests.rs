@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 use crate::files::Files;
-use crate::floor::{Shortened, begin_below_floor, floor_of};
+use crate::floor::{Shortened, floor_of, shorten};
 use crate::machine::Machine;
 use crate::simulation::{Loss, SimulatedDisk};
 use crate::types::{Payload, log_id};
@@ -282,9 +282,9 @@ fn a_vote_is_not_saved_before_it_is_on_the_disk() {
 }
 
 /// Cuts the log of the group, which is not open, and opens it after a power loss.
-async fn shorten(node: &mut Node, cut: Shortened) -> GroupLog<Number> {
+async fn shortened(node: &mut Node, cut: Shortened) -> GroupLog<Number> {
     let wal = node.log.as_ref().expect("it is open").wal().clone();
-    let begun = begin_below_floor(&wal, 1, cut).await;
+    let begun = shorten(&wal, 1, cut).await;
     begun.expect("it is written");
     drop(wal);
     node.lose_power();
@@ -306,9 +306,9 @@ fn a_damaged_log_ends_where_it_was_whole_and_has_a_floor_until_that_is_ended() {
             last: Some(log_id(1, 2)),
             begins_anew: false,
             vote: Some(Vote::new(5, 2)),
-            floor: floor_of(5),
+            floor: Some(floor_of(5)),
         };
-        let mut log = shorten(&mut node, cut).await;
+        let mut log = shortened(&mut node, cut).await;
         assert_eq!(terms(&mut log).await, [1, 1, 1]);
         assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(5, 2)));
         let committed = log.read_committed().await.expect("read");
@@ -339,9 +339,9 @@ fn a_damaged_log_of_which_no_entry_stays_begins_anew_behind_the_tables() {
             last: Some(log_id(2, 20)),
             begins_anew: true,
             vote: Some(Vote::new(2, 1)),
-            floor: floor_of(3),
+            floor: Some(floor_of(3)),
         };
-        let mut log = shorten(&mut node, cut).await;
+        let mut log = shortened(&mut node, cut).await;
         assert_eq!(log.span(), (21, 21));
         assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(3, 1)));
         assert!(log.is_below_floor());
@@ -368,9 +368,9 @@ fn an_end_counts_when_it_is_of_a_late_term_and_all_before_it_is_written() {
             last: Some(log_id(1, 1)),
             begins_anew: false,
             vote: None,
-            floor: floor_of(3),
+            floor: Some(floor_of(3)),
         };
-        let mut log = shorten(&mut node, cut).await;
+        let mut log = shortened(&mut node, cut).await;
         append(&mut log, 3, 2..5).await;
         let has_all_of = |term, last| {
             let vote = Vote::new_committed(term, 2);
@@ -399,9 +399,9 @@ fn a_group_whose_floor_is_a_whole_term_begins_anew_at_an_index_that_there_can_be
             last: None,
             begins_anew: true,
             vote: Some(Vote::new(3, 1)),
-            floor: floor_of(3),
+            floor: Some(floor_of(3)),
         };
-        drop(shorten(&mut node, cut).await);
+        drop(shortened(&mut node, cut).await);
         let wal = node.log.as_ref().expect("it is open").wal().clone();
         delete(&wal, 1).await.expect("written");
         let mark = begin_anew(&wal, 1, 1, 0).await.expect("written");
