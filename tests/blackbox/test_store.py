@@ -231,3 +231,53 @@ def test_a_clock_that_is_earlier_than_the_data_folder_is_told(tmp_path):
             found = broker.find(said)
             assert bool(found) == bool(behind)
             assert all(line["level"] == "WARN" and line["behind_s"] in behind for line in found)
+
+
+def damage(folder, *args):
+    return run("store", "damage", folder, "--seed", 4711, *args)
+
+
+def test_a_seed_damages_a_copy_as_it_damages_another(data, tmp_path):
+    before, said, changed = content(data), [], []
+    for number in range(2):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(data, copy)
+        got = damage(copy, "--yes-destroy-data", "--json")
+        assert got.returncode == 0 and len(got.stdout.splitlines()) == 1, got.stderr
+        said.append(json.loads(got.stdout))
+        names = (path.removeprefix(str(data)) for path in before)
+        damaged = {name for name in names if contents_differ(f"{data}{name}", f"{copy}{name}")}
+        assert damaged == {f"/{said[-1]['file']}"}
+        changed.append(read(f"{copy}/{said[-1]['file']}"))
+    assert said[0] == said[1] and changed[0] == changed[1]
+    assert content(data) == before
+    text = damage(data, "--yes-destroy-data", "--kind", "lose", "--files", "table")
+    assert text.returncode == 0 and ": removed, of " in text.stdout
+    verify(data, code=1, mentions=[text.stdout.split("/")[0]])
+
+
+def read(path) -> bytes | None:
+    path = pathlib.Path(path)
+    return path.read_bytes() if path.exists() else None
+
+
+def contents_differ(one, other) -> bool:
+    return read(one) != read(other)
+
+
+def test_nothing_is_damaged_by_accident(data, tmp_path):
+    before = content(data)
+    got = damage(data)
+    assert got.returncode == 2 and "--yes-destroy-data" in got.stderr
+    assert content(data) == before
+    got = damage(data, "--yes-destroy-data", "--file", "log/none")
+    assert got.returncode == 1 and "no such file" in got.stderr
+    assert content(data) == before
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.txt").write_text("…")
+    got = damage(tmp_path / "thesis", "--yes-destroy-data")
+    assert got.returncode == 1 and "no data folder" in got.stderr
+    assert (tmp_path / "thesis" / "thesis.txt").read_text() == "…"
+    with Broker(data_dir=data):
+        got = damage(data, "--yes-destroy-data")
+        assert got.returncode == 1 and "in use by another process" in got.stderr

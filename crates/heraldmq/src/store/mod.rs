@@ -1,15 +1,16 @@
-//! `heraldmq store`: what the data folder of a broker holds, whether all of it can be read, and how its node
-//! goes on when the others are gone.
+//! `heraldmq store`: what the data folder of a broker holds, whether all of it can be read, how its node
+//! goes on when the others are gone, and damage for trials.
 //!
-//! Invariants: only `recover` changes anything in the folder; a folder that a broker uses is refused.
+//! Invariants: only `recover` and `damage` change anything in the folder; a folder that a broker uses is refused.
 //!
 //! Deliberately absent: reading and judging, which is `store::survey`; what `recover` does, which is
 //! `store::recover`.
 
+mod damage;
 mod text;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
@@ -18,12 +19,13 @@ use store_state::api::{PerStore, ShardNumber, StoreId};
 
 use crate::failure::Failure;
 use crate::serve::data_dir;
+use damage::Wishes;
 
 /// Look at the data folder of a broker that does not run.
 ///
 /// `inspect` and `verify` read all of the folder, change nothing in it, and keep a broker from starting on
 /// it meanwhile. `recover` is for a cluster that has lost a majority of its nodes for good, and for a node
-/// whose log is damaged and that nobody can send what it has lost.
+/// whose log is damaged and that nobody can send what it has lost. `damage` is for trials with copies of data folders.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -86,7 +88,39 @@ enum Command {
         #[arg(long, requires = "majority_is_lost")]
         begin_lost_shards_anew: bool,
     },
+    /// Damage a data folder on purpose, to see what a broker says about it. Never for folders that matter.
+    ///
+    /// Changes or removes one file, by a seed, as a bad disk would: try with a copy of a folder what `verify`
+    /// says, how a broker starts, and what your alerts and your people do. Nothing takes the damage back.
+    /// Prints what was done; the same seed does the same to the same files. docs/operate/damage.md tells more.
+    #[command(after_help = DAMAGE_EXAMPLES)]
+    Damage {
+        /// The data folder, of a broker that does not run. Stores in other folders are left alone.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// What is drawn, is drawn from this number.
+        #[arg(long, value_name = "N")]
+        seed: u64,
+        #[command(flatten)]
+        wishes: Wishes,
+        /// Yes, what the folder holds may be lost.
+        #[arg(long, required = true)]
+        yes_destroy_data: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
+
+const DAMAGE_EXAMPLES: &str = "\
+Examples:
+  cp -a /var/lib/heraldmq /tmp/copy
+  heraldmq store damage /tmp/copy --seed 1 --yes-destroy-data
+  heraldmq store verify /tmp/copy
+  heraldmq store damage /tmp/copy --seed 2 --kind flip --files log --at-end --yes-destroy-data
+
+Exit codes: 0 one file is damaged; 1 the folder is in use, is no data folder, or has no such file; 2 wrong
+command line.";
 
 /// Where the stores are.
 #[derive(clap::Args)]
@@ -128,6 +162,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 false => Ok(()),
             }
         }
+        Command::Damage {
+            folder,
+            seed,
+            wishes,
+            json,
+            ..
+        } => damage(folder, *seed, wishes, *json),
     }
 }
 
@@ -193,6 +234,16 @@ fn accept(place: &Place, shards: &[(StoreId, ShardNumber)], others: Others) -> R
     let accepted = store::accept_damage(&folder, &place.elsewhere()?, shards, others);
     let accepted = accepted.map_err(|error| failed(error.to_string()))?;
     print(&text::accepted(&accepted));
+    Ok(())
+}
+
+fn damage(folder: &Path, seed: u64, wishes: &Wishes, json: bool) -> Result<(), Failure> {
+    let done = damage::damage(folder, seed, wishes)?;
+    print(&if json {
+        serde_json::to_string(&done).map_err(|error| Failure::Runtime(error.to_string()))? + "\n"
+    } else {
+        format!("{done}\n")
+    });
     Ok(())
 }
 
