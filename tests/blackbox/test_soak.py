@@ -204,6 +204,28 @@ def test_a_cluster_that_cannot_be_set_up_is_an_error(checkout):
     assert checkout.rows[0]["verdict"] == "error" and "no loop device" in checkout.rows[0]["what"]
 
 
+DAMAGE = """#!/bin/sh
+echo "seed 11: harmless: killed, flip of alive at 3: missing nothing"
+echo "seed 12: silent: killed, flip of log/entries/0000000000000001.raftlog at 77: missing 1 messages"
+exit {code}
+"""
+
+
+def test_damage_that_nobody_names_is_a_violation(checkout):
+    program(checkout.python, DAMAGE.format(code=1))
+    done = checkout.soak(SHORT, "damage")
+    assert done.returncode == 1, done
+    row = checkout.rows[0]
+    assert row["verdict"] == "violated" and "seed 12: silent" in row["what"] and "seed 11" not in row["what"]
+    assert again(done.stdout).endswith("--round-seed 12") and f"HERALDMQ_BIN={checkout.broker}" in again(done.stdout)
+
+
+def test_damage_that_cannot_be_played_is_an_error(checkout):
+    program(checkout.python, "#!/bin/sh\necho 'AssertionError: there is no program'\nexit 2\n")
+    assert checkout.soak(SHORT, "damage").returncode == 0
+    assert checkout.rows[0]["verdict"] == "error" and "exit code 2" in checkout.rows[0]["what"]
+
+
 def test_a_base_seed_repeats_the_plan(checkout):
     def plan(seed):
         checkout.output.unlink(missing_ok=True)
@@ -221,7 +243,7 @@ def test_a_base_seed_repeats_the_plan(checkout):
 
 def test_wrong_arguments_are_refused(checkout):
     for words, said in [
-        ((1, "seed"), "there is no kind seed; there are: seeds, chaos, crash, moves, fuzz, mutations"),
+        ((1, "seed"), "there is no kind seed; there are: seeds, chaos, crash, moves, fuzz, mutations, damage"),
         ((0, "seeds"), "greater than 0"),
         (("nan",), "greater than 0"),
         (("soon",), "MINUTES"),

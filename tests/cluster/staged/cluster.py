@@ -166,9 +166,10 @@ class Node:
 class Cluster:
     """Context manager. `size` nodes are formed at once, as the reports do: the first with `bootstrap`, the
     others after it in order. With `disks`, each has a disk of its own; the clock of the node
-    `clocked` can jump; `binary` is the program that its nodes are started with."""
+    `clocked` can jump; `binary` is the program that its nodes are started with; `places` gives addresses, if not
+    those of `network()`."""
 
-    def __init__(self, size=3, sets=None, *, disks=False, clocked=None, binary=BINARY):
+    def __init__(self, size=3, sets=None, *, disks=False, clocked=None, binary=BINARY, places=None):
         self._temporary = tempfile.TemporaryDirectory(prefix="heraldmq-cluster-")
         self.folder = pathlib.Path(self._temporary.name)
         self.token = self.folder / "token"
@@ -178,7 +179,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self._numbers = itertools.count(1)
         self.processes: list[Broker] = []
-        self.network = network()
+        self.network = places or network()
         self.disks = None
         try:
             self.disks = Disks(self.folder / "disks") if disks else None

@@ -1,0 +1,207 @@
+"""Rounds on three nodes, on loopback addresses: a cluster that was stopped is prepared once, and its folders are copied for each round.
+
+Invariants: at most one folder is damaged, so a majority has all that is acknowledged; nothing is taken from a queue.
+"""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import random
+import shutil
+import time
+
+from harness.broker import run
+from harness.raw import Raw
+from staged.cluster import MQTT, Cluster
+from staged.network import Loopback
+
+import judge
+from judge import Promised
+from look import Look, fill, payload_of
+from one import NO_LIMITS, Result, copy, damage, told, wait
+
+# How long the nodes have to find each other and to serve, and how long is waited for what cannot come before another node is back.
+WHOLE_S, SERVE_S = 40.0, 12.0
+LOOK_S, WAITS_S = 20.0, 3.0
+
+# No acknowledged message is missing, and the nodes that are there serve; or they serve only when the third one is back.
+KEPT, WAITED = "kept", "waited"
+
+
+class Apart(Loopback):
+    """Addresses that no test has."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = f"127.{100 + os.getpid() % 100}.0"
+
+
+class Staged:
+    """What both experiments have: a cluster of three that is stopped between the rounds."""
+
+    name: str
+    variant = "three nodes"
+
+    def __init__(self, work: pathlib.Path, _variant=None, options=()):
+        self.work, self.options, self.promised, self.marks = work, options, Promised(), 0
+        self.cluster = Cluster(3, NO_LIMITS, places=Apart())
+        self.nodes = self.cluster.nodes
+        fill(self.nodes[0].broker, self.promised, "first")
+        self.cluster.settled()
+        for node in self.nodes:
+            node.stop()
+            copy(node.data_dir, work / node.folder.name)
+
+    def close(self):
+        self.cluster.close()
+
+    def begin(self):
+        """Folders as they were prepared."""
+        for node in self.nodes:
+            shutil.rmtree(node.data_dir, ignore_errors=True)
+            copy(self.work / node.folder.name, node.data_dir)
+        self.cluster.processes.clear()
+
+    def end(self):
+        for node in self.nodes:
+            if node.broker:
+                node.broker.kill()
+                node.broker.close()
+
+    @contextlib.contextmanager
+    def look(self, nodes, promised):
+        self.marks += 1
+        with Look([(node.place.address, MQTT) for node in nodes], promised, str(self.marks)) as look:
+            yield look
+
+    def is_settled(self, nodes) -> bool:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return self.cluster._is_settled(nodes)
+        return False
+
+    def play(self, seed, strike) -> Result:
+        """`strike` gives damage, missing, outcome, and what was said by whom."""
+        began = time.monotonic()
+        self.begin()
+        try:
+            done, outcome, by, missing, what = strike(random.Random(seed))
+        finally:
+            self.end()
+        took = round(time.monotonic() - began, 2)
+        return Result(seed, self.variant, done, outcome, by, dataclasses.asdict(missing), what, took)
+
+
+def has_ended(node) -> bool:
+    return node.broker.process.poll() is not None
+
+
+def has_panicked(node) -> bool:
+    return any("panicked" in line for line in node.broker.log_text)
+
+
+class ThreeNodes(Staged):
+    """One of three is damaged while all are stopped."""
+
+    name = "three"
+
+    def control(self):
+        result = self.play(0, lambda draw: self.strike(draw, lambda folder: {}))
+        assert result.outcome == judge.HARMLESS, result
+
+    def round(self, seed) -> Result:
+        return self.play(seed, lambda draw: self.strike(draw, lambda folder: damage(folder, seed, *self.options)))
+
+    def strike(self, draw, damage_one):
+        hit = draw.choice(self.nodes)
+        others = [node for node in self.nodes if node is not hit]
+        done = damage_one(hit.data_dir)
+        verified = run("store", "verify", hit.data_dir)
+        verdict = verified.stdout + verified.stderr
+        for node in self.nodes:
+            node.start(ready=False)
+
+        def by():
+            return judge.said_by(hit.broker.log_lines, hit.broker.log_text, verdict, verified.returncode)
+
+        def is_whole():
+            return self.is_settled(self.nodes)
+
+        wait(lambda: is_whole() or (has_ended(hit) and self.is_settled(others)), WHOLE_S)
+        is_whole_now = is_whole()
+        with self.look(others, self.promised) as look:
+            missing = look.go_on(LOOK_S)
+        stopped = 0 if has_ended(hit) or not is_whole_now else hit.broker.metric("heraldmq_store_shards_stopped")
+        ended, panicked = has_ended(hit), any(map(has_panicked, self.nodes))
+        hit.broker.kill()
+        said = by() + (["metric"] if stopped else [])
+        outcome = judge.outcome_of_three(missing, said, is_whole=is_whole_now, ended=ended, panicked=panicked)
+        what = "; ".join(told(hit.broker.log_text) + ([verdict.strip()] if verified.returncode else []))
+        return done, outcome, said, missing, what
+
+
+class Election(Staged):
+    """C is stopped, then A and B acknowledge messages; B is stopped, and the end of its log is damaged; A, who led, is stopped. B
+    and C begin: as long as they serve, nothing may be missing. Then A is back, and all must be there."""
+
+    name = "election"
+    # What is acknowledged without C.
+    messages = 8
+
+    def control(self):
+        result = self.play(0, lambda draw: self.strike(draw, lambda folder, *wishes: {}))
+        assert result.outcome == KEPT, result
+
+    def round(self, seed) -> Result:
+        return self.play(seed, lambda draw: self.strike(draw, lambda *args: damage(args[0], seed, *args[1:])))
+
+    def strike(self, draw, damage_one):
+        for node in self.nodes:
+            node.start(ready=False)
+        assert wait(lambda: self.is_settled(self.nodes), WHOLE_S), self.cluster.views(self.nodes)
+        a = self.cluster.leader("inbox")
+        b, c = draw.sample([node for node in self.nodes if node is not a], 2)
+        draw.choice([c.kill, c.stop])()
+        promised = self.acknowledge(a, draw)
+        draw.choice([b.kill, b.kill, b.stop])()
+        newest = max((b.data_dir / "log" / "entries").glob("*.raftlog")).relative_to(b.data_dir)
+        kind = draw.choice(["flip", "flip", "cut"])
+        done = damage_one(b.data_dir, "--file", newest, "--kind", kind, "--at-end")
+        verified = run("store", "verify", b.data_dir)
+        verdict = verified.stdout + verified.stderr
+        a.kill()
+        b.start(ready=False)
+        c.start(ready=False)
+        wait(lambda: self.is_settled([b, c]) or has_ended(b), SERVE_S)
+        with self.look([c] if has_ended(b) else [b, c], promised) as look:
+            before = look.go_on(WAITS_S)
+        a.start(ready=False)
+        wait(lambda: self.is_settled(self.nodes) or (has_ended(b) and self.is_settled([a, c])), WHOLE_S)
+        with self.look([a, c], promised) as look:
+            after = look.go_on(LOOK_S)
+        ended, panicked = has_ended(b), any(map(has_panicked, self.nodes))
+        b.broker.kill()
+        by = judge.said_by(b.broker.log_lines, b.broker.log_text, verdict, verified.returncode)
+        what = "; ".join(told(b.broker.log_text) + ([verdict.strip()] if verified.returncode else []))
+        if panicked or (ended and not {"log", "end"} & set(by)):
+            outcome = judge.DIED
+        elif before.changed or after.changed:
+            outcome = judge.CHANGED
+        elif before.is_lost or after.anything:
+            outcome = judge.LOST
+        else:
+            outcome = WAITED if before.anything else KEPT
+        worst = before if before.is_lost and not after.anything else after
+        return done, outcome, by, worst, what
+
+    def acknowledge(self, node, draw) -> Promised:
+        """What is promised from now on."""
+        promised = self.promised.copy()
+        with Raw(node.broker.port, host=node.place.address) as client:
+            client.connect("late")
+            for n in range(self.messages):
+                name = draw.choice(list(promised.queues))
+                payload = payload_of(draw, f"late {name} {n}")
+                client.published(f"queue/{name}/a", payload)
+                promised.queues[name].append(payload)
+        return promised
