@@ -106,6 +106,8 @@ def test_a_cluster_loses_nothing_by_one_damaged_node():
         ("a shard does not serve: what it holds cannot be used store=inbox shard=0", True),
         ("no node leads the shard; what is asked of it is refused store=inbox shard=0", False),
         ("something is damaged", False),
+        ("a session lags behind shard=0 folder=/tmp/damage/round-3/inbox", False),
+        ("cannot open the store: the log: /tmp/round-3/log/entries: Invalid argument (os error 22)", True),
         ("note: the last write of the log is cut off when a broker starts", False),
     ],
 )

@@ -44,6 +44,7 @@ def parse():
     parser.add_argument("--variant", choices=[variant.name for variant in VARIANTS], help="only this folder, for `one`")
     parser.add_argument("--options", default="", metavar="WORDS", help="of `heraldmq store damage`, for `one` and `three`")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="gets a line of JSON for each round")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="gets the damaged folders of `one` that failed, as they were started")
     parser.add_argument("--work", type=pathlib.Path, metavar="DIR", help="where the folders are; default: a temporary one")
     return parser.parse_args()
 
@@ -102,8 +103,9 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     results = []
-    with tempfile.TemporaryDirectory(prefix="damage-", dir=arguments.work, ignore_cleanup_errors=True) as work:
+    with tempfile.TemporaryDirectory(prefix="rounds-", dir=arguments.work, ignore_cleanup_errors=True) as work:
         experiment = EXPERIMENTS[arguments.experiment](pathlib.Path(work), arguments.variant, arguments.options.split())
+        experiment.keep = arguments.keep
         try:
             experiment.control()
             for seed in seeds(arguments):

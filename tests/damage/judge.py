@@ -24,9 +24,12 @@ FAILURES = {SILENT, CHANGED, DIED, LOST}
 # Words by which a line says that something is damaged.
 DAMAGE = re.compile(
     r"damag|corrupt|checksum|is missing|are missing|is lost|may be lost|cannot be read|cannot be used|cannot be opened|is not in "
+    r"|cannot open the store|No such file|Invalid argument|do not belong together|things? (is|are) wrong"
     r"|has no FORMAT|no FORMAT file|not HeraldMQ|does not fit|is not whole|old copy|LogTooShort|ends before|differs",
     re.IGNORECASE,
 )
+# The folders above a data folder; `node1/data` is one of a cluster.
+FOLDER = re.compile(r"/\S*/(?=round-\d+\b|node\d/data\b)")
 # How a line names a file of a data folder, or a shard.
 PLACE = re.compile(
     r"\.raftlog|\.rewrite|/tables/|/shard-|\bFORMAT\b|\bSHARDS\b|\bincarnation\b|\balive\b|\bcluster\b|\blevel\b|\bfounded\b|\.made\b"
@@ -118,8 +121,8 @@ def compare(promised: Promised, seen: Seen) -> Missing:
 
 
 def names_damage(line: str) -> bool:
-    """Whether a line says that something is damaged or gone, and what."""
-    return bool(DAMAGE.search(line) and PLACE.search(line))
+    """Whether a line says that something is damaged or gone, and what. Where folders are says nothing."""
+    return bool(DAMAGE.search(FOLDER.sub("", line)) and PLACE.search(line))
 
 
 def words(line: dict) -> str:

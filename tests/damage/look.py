@@ -145,8 +145,8 @@ class Look:
             self._open(name, clean=False, props={"session_expiry": DAY_S})
 
     def _connected(self, name, deadline):
-        client = self.clients[name]
-        if hasattr(client, "is_connected"):
+        client = self.clients.get(name)
+        if client is None or hasattr(client, "is_connected"):
             return
         got = client.recv(left(deadline))
         assert got.kind == CONNACK and got.reason == 0, got

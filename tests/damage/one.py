@@ -105,7 +105,10 @@ class Result:
 
 
 class OneNode:
+    """A lone node. `keep`: a folder that gets the damaged folders of rounds that failed."""
+
     name = "one"
+    keep: pathlib.Path | None = None
 
     def __init__(self, work: pathlib.Path, only=None, options=()):
         self.work, self.options = work, options
@@ -122,7 +125,12 @@ class OneNode:
     def round(self, seed) -> Result:
         draw = random.Random(seed)
         prepared = draw.choices(self.prepared, [prepared.variant.weight for prepared in self.prepared])[0]
-        return self.play(prepared, seed, lambda folder: damage(folder, seed, *self.options))
+        result = self.play(prepared, seed, lambda folder: damage(folder, seed, *self.options))
+        if self.keep and result.outcome in judge.FAILURES:
+            self.keep.mkdir(parents=True, exist_ok=True)
+            prepared.copy(self.keep / str(seed))
+            damage(self.keep / str(seed), seed, *self.options)
+        return result
 
     def play(self, prepared, seed, strike) -> Result:
         began = time.monotonic()

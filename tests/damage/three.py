@@ -42,6 +42,7 @@ class Staged:
 
     name: str
     variant = "three nodes"
+    keep = None
 
     def __init__(self, work: pathlib.Path, _variant=None, options=()):
         self.work, self.options, self.promised, self.marks = work, options, Promised(), 0
