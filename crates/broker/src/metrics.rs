@@ -1042,6 +1042,8 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
     ] {
         counter(encoder, name, help, unit, value)?;
     }
+    let help = "Places in the log that were damaged or missing when the node started; it goes on with the rest";
+    gauge(encoder, "store_log_damage", help, None, log.damage.0)?;
     let unit = Some(&Unit::Seconds);
     let help = "Time spent in syncs of the log";
     let metric = encoder.encode_descriptor("store_log_sync", help, unit, MetricType::Counter)?;
@@ -1100,7 +1102,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             ConstCounter::new(pick(shards)).encode(family.encode_family(&labels)?)?;
         }
     }
-    let gauges: [(&str, &str, Pick); 10] = [
+    let gauges: [(&str, &str, Pick); 11] = [
         (
             "store_answers_held",
             "New connections that this node, which leads their session shards, lets wait until wills of older connections of their clients are published",
@@ -1132,6 +1134,11 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             "store_shards_stopped",
             "Shards whose replica on this node is damaged and does not serve",
             |s| s.stopped,
+        ),
+        (
+            "store_replicas_below_floor",
+            "Replicas on this node whose log was damaged, until the others have sent what they may lack; they do not lead meanwhile",
+            |s| s.below_floor,
         ),
         ("store_waiting", "Requests waiting", |s| s.waiting),
         (

@@ -72,6 +72,6 @@ pub use seed::{EntryIndex, GroupId, Origin};
 pub use snapshot::{SnapshotReader, SnapshotWriter, Tables};
 pub use standing::{Members, Standing};
 pub use state_machine::{Applied, StateMachine};
-pub use stats::{LogStats, Waits};
+pub use stats::{LogStats, Places, Waits};
 pub use view::LogView;
 pub use wal::Condition;

@@ -27,7 +27,7 @@ use crate::mend;
 use crate::replay::Remains;
 use crate::seed::{self, Origin};
 use crate::standing::Members;
-use crate::stats::LogStats;
+use crate::stats::{LogStats, Places};
 use crate::wal::{Change, Condition, Recorder, Request, Wal, Writer, key, to_io};
 
 /// Where the log is and how large its parts become.
@@ -120,7 +120,10 @@ impl Log {
 
     /// Counters and gauges.
     pub fn stats(&self) -> LogStats {
-        self.wal.stats()
+        LogStats {
+            damage: Places(self.damage.len() as u64),
+            ..self.wal.stats()
+        }
     }
 
     /// How long calls of `fdatasync` took since it was opened.

@@ -26,6 +26,8 @@ pub struct LogStats {
     pub waiting_requests: u64,
     /// Writes tried again because the system lacked files or memory (EMFILE, ENFILE, ENOMEM).
     pub waits_for_files: Waits,
+    /// What was damaged or missing in the files when the log was opened, by place.
+    pub damage: Places,
     /// What all log files take on the disk. Counting it costs a look at each of them.
     pub disk_bytes: u64,
 }
@@ -33,6 +35,10 @@ pub struct LogStats {
 /// How often something has waited.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Waits(pub u64);
+
+/// How many places in files.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Places(pub u64);
 
 /// The counters behind [`LogStats`], but for what others know.
 #[derive(Default)]
@@ -111,6 +117,7 @@ impl Counters {
             waiting_entries: self.waiting_entries.load(Relaxed),
             waiting_bytes: self.waiting_bytes.load(Relaxed),
             waiting_requests: self.waiting_requests.load(Relaxed),
+            damage: Places(0),
             disk_bytes: 0,
         }
     }

@@ -150,6 +150,10 @@ impl<M: Kind> ShardSet<M> {
             // In a cluster a node has no replica of most shards. Of a replica that cannot be used, a fault is noted.
             let has_replica = is_alone || shard.fault.get().is_some();
             sum.stopped += u64::from(has_replica && shard.look(|_| ()).is_none());
+            let group = shard.routing.group.borrow();
+            let is_below_floor = group.as_ref().is_some_and(|group| group.is_below_floor());
+            sum.below_floor += u64::from(is_below_floor);
+            drop(group);
             sum.led += u64::from(shard.routing.is_here());
             sum.forwarded += stats.forwarded.load(Ordering::Relaxed);
             sum.outstanding += shard.routing.sent.lock().len() as u64;
