@@ -27,6 +27,8 @@ pub(crate) struct Health {
     failure: OnceLock<String>,
     pub(crate) counters: Counters,
     ends: Mutex<BTreeMap<LogFile, FileEnd>>,
+    /// When the last sync ended.
+    synced_at: Mutex<Option<Instant>>,
 }
 
 /// Bytes of a file.
@@ -60,6 +62,11 @@ impl Health {
         let ends = self.ends.lock();
         let synced = ends.iter().filter(|(_, end)| end.synced > 0);
         synced.map(|(file, end)| (*file, end.synced)).collect()
+    }
+
+    /// When the last sync ended; now, if there was none.
+    pub(crate) fn synced_at(&self) -> Instant {
+        self.synced_at.lock().unwrap_or_else(Instant::now)
     }
 
     /// The newest file that was appended to, and how many bytes of it are synced.
@@ -184,7 +191,11 @@ impl Handle for OpenFile {
                 drop(self.health.failure.set(format!("sync failed: {error}")));
             }
         }
-        self.health.counters.synced(begin.elapsed());
+        let end = Instant::now();
+        *self.health.synced_at.lock() = Some(end);
+        self.health
+            .counters
+            .synced(end.saturating_duration_since(begin));
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ use crate::encoding::{Reader, put_bytes, put_count, put_optional_log_id, put_vot
 use crate::files::{File, Files};
 use crate::log_files::{Kind, LogFile};
 use crate::types::{LogId, Vote};
-use crate::wal::{Request, key};
+use crate::wal::{Change, Request, key};
 
 const NAME: &str = "ends";
 
@@ -83,36 +83,40 @@ pub(crate) struct GroupEnd {
 }
 
 impl GroupEnd {
-    /// What is so after a request.
-    fn after(self, request: &Request) -> Self {
-        let mut end = self;
+    /// Takes a request in that is on the disk.
+    fn take(&mut self, request: &Request) {
         match request {
-            Request::Append(append) => end.last = append.last().or(end.last),
-            Request::Change(change) => {
-                if change.clean {
-                    end = Self::default();
+            Request::Append(append) => {
+                if let Some(last) = append.last() {
+                    self.last = Some(last);
                 }
-                for (name, value) in &change.puts {
-                    let id = || Reader(value).log_id();
-                    match *name {
-                        key::VOTE => end.vote = Reader(value).vote(),
-                        key::PURGED => end.purged = id(),
-                        key::DELETED => end.floor = id(),
-                        _ => {}
-                    }
-                }
-                if change.deletes.contains(&key::DELETED) {
-                    end.floor = None;
-                }
-                if change.deletes.contains(&key::LOSS) {
-                    // What was lost is given up.
-                    end.last = None;
-                }
-                let appended = change.entries.last().and_then(|entry| entry.log_id());
-                end.last = appended.or(end.last.max(end.purged));
+            }
+            Request::Change(change) => self.change(change),
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        if change.clean {
+            *self = Self::default();
+        }
+        for (name, value) in &change.puts {
+            let id = || Reader(value).log_id();
+            match *name {
+                key::VOTE => self.vote = Reader(value).vote(),
+                key::PURGED => self.purged = id(),
+                key::DELETED => self.floor = id(),
+                _ => {}
             }
         }
-        end
+        if change.deletes.contains(&key::DELETED) {
+            self.floor = None;
+        }
+        if change.deletes.contains(&key::LOSS) {
+            // What was lost is given up.
+            self.last = None;
+        }
+        let appended = change.entries.last().and_then(|entry| entry.log_id());
+        self.last = appended.or(self.last.max(self.purged));
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -144,8 +148,8 @@ impl Ends {
     pub(crate) fn note(&mut self, requests: &[Request]) {
         for request in requests {
             let end = self.groups.entry(request.group()).or_default();
-            *end = end.after(request);
-            if *end == GroupEnd::default() {
+            end.take(request);
+            if matches!(request, Request::Change(_)) && *end == GroupEnd::default() {
                 self.groups.remove(&request.group());
             }
         }
@@ -161,8 +165,7 @@ impl Ends {
         for request in requests {
             let group = request.group();
             let noted = self.groups.get(&group).copied().unwrap_or_default();
-            let end = ends.entry(group).or_insert(noted);
-            *end = end.after(request);
+            ends.entry(group).or_insert(noted).take(request);
         }
         for (group, end) in ends {
             if let Some(noted) = self.groups.get_mut(&group)

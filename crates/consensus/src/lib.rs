@@ -41,6 +41,7 @@ mod members;
 mod mend;
 mod network;
 mod record;
+mod recorder;
 mod replay;
 mod rpc;
 mod seed;

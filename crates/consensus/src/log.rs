@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use histogram::Snapshot;
+use parking_lot::Mutex;
 use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
 use tokio::sync::watch;
 
@@ -24,11 +25,12 @@ use crate::group_log::{
 use crate::loss::{self, Missing, is_group};
 use crate::mark::Mark;
 use crate::mend;
+use crate::recorder::Recorder;
 use crate::replay::Remains;
 use crate::seed::{self, Origin};
 use crate::standing::Members;
 use crate::stats::{LogStats, Places};
-use crate::wal::{Change, Condition, Recorder, Request, Wal, Writer, key, to_io};
+use crate::wal::{Change, Condition, Request, Wal, Writer, key, to_io};
 
 /// Where the log is and how large its parts become.
 #[derive(Clone, Debug)]
@@ -69,7 +71,7 @@ impl LogOptions {
 /// groups that live on are refused.
 pub struct Log {
     wal: Arc<Wal>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
     damage: Vec<Finding>,
 }
 
@@ -94,7 +96,7 @@ impl Log {
             })?;
         Ok(Self {
             wal,
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
             damage,
         })
     }
@@ -113,7 +115,7 @@ impl Log {
         tokio::spawn(writer.run_within(write_time));
         Ok(Self {
             wal,
-            thread: None,
+            thread: Mutex::default(),
             damage,
         })
     }
@@ -300,17 +302,26 @@ impl Log {
     }
 }
 
-impl Drop for Log {
-    fn drop(&mut self) {
+impl Log {
+    /// Ends the log's thread, when it has written what waits and that the log ends there; groups that live on are refused.
+    /// Blocks.
+    pub fn close(&self) {
         self.wal.close();
+        let thread = self.thread.lock().take();
         #[cfg(feature = "simulation")]
-        if self.thread.is_none() {
+        if thread.is_none() {
             self.wal.forget_requests();
         }
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             // A panic has ended the process.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -187,8 +187,14 @@ impl Remains {
         let known = known.map(|known| &known.ends);
         let mut replay = Replay::default();
         for finding in &check.findings {
-            if let (Damage::Missing, Some(file)) = (finding.what, LogFile::named(&finding.path)) {
-                replay.lost((file, 0), known);
+            let begin = match finding.what {
+                Damage::Missing => 0,
+                Damage::Short { len, .. } => len,
+                // What is in their place is met below.
+                Damage::Header | Damage::Bytes { .. } => continue,
+            };
+            if let Some(file) = LogFile::named(&finding.path) {
+                replay.lost((file, begin), known);
             }
         }
         for (file, end) in &check.ends {

@@ -18,10 +18,10 @@ use raft_engine::{Command, Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::disk::{Disk, Health, is_full, is_scarce};
-use crate::ends::{DELAY, Ends, EndsFile};
 use crate::folder::Folder;
 use crate::log::LogOptions;
 use crate::record::{Record, Records};
+use crate::recorder::Recorder;
 use crate::stats::LogStats;
 use crate::types::LogId;
 
@@ -348,61 +348,6 @@ pub(crate) struct Writer {
     ends: Recorder,
 }
 
-/// What is on the disk for certain, and the file that says so.
-pub(crate) struct Recorder {
-    ends: Ends,
-    file: EndsFile,
-    /// When what has changed is to be written at the latest; `None`: nothing has changed.
-    due: Option<Instant>,
-    interval: Duration,
-}
-
-impl Recorder {
-    /// `ends`: what is known when the log is opened.
-    pub(crate) fn new(ends: Ends, file: EndsFile, options: &LogOptions) -> Self {
-        Self {
-            interval: options.ends_interval,
-            ends,
-            file,
-            due: None,
-        }
-    }
-
-    /// Takes in what was written and synced.
-    fn note(&mut self, requests: &[Request]) {
-        self.ends.note(requests);
-        self.plan();
-    }
-
-    fn plan(&mut self) {
-        if self.due.is_none() {
-            self.due = Some(Instant::now() + self.interval);
-        }
-    }
-
-    /// Says where the log ends now, unsynced.
-    fn hint(&mut self, health: &Health) {
-        if let Some(newest) = health.newest_end()
-            && let Err(error) = self.file.hint(newest)
-        {
-            // It would have been of use after a crash only.
-            tracing::debug!(%error, "the end of the log is not written down");
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        self.due.is_some_and(|due| due <= Instant::now())
-    }
-
-    fn write(&mut self, health: &Health, is_orderly: bool) -> io::Result<()> {
-        self.ends.is_orderly = is_orderly;
-        self.ends.files = health.synced_ends();
-        self.file.write(&self.ends)?;
-        self.due = None;
-        Ok(())
-    }
-}
-
 impl Writer {
     pub(crate) fn new(wal: Arc<Wal>, options: &LogOptions, ends: Recorder) -> Self {
         Self {
@@ -427,7 +372,7 @@ impl Writer {
             }
             if self.is_deletion_due() {
                 self.delete_files();
-            } else if is_idle && self.ends.due.is_some() || self.ends.is_due() {
+            } else if self.ends.is_due(is_idle) {
                 self.write_ends();
             }
         }
@@ -436,7 +381,7 @@ impl Writer {
 
     /// Before anything is appended: from here on the log has not ended orderly.
     fn begin_ends(&mut self) {
-        self.ends.plan();
+        self.ends.plan(Instant::now());
         self.write_ends();
     }
 
@@ -453,7 +398,7 @@ impl Writer {
         match self.ends.write(&self.wal.health, false) {
             Ok(()) => {}
             Err(error) if is_full(&error) || is_scarce(&error) => {
-                self.ends.due = Some(Instant::now() + LONGEST_PAUSE);
+                self.ends.postpone(Instant::now());
             }
             Err(error) => {
                 self.wal.fail(&format!(
@@ -511,7 +456,7 @@ impl Writer {
             } else if closed {
                 self.end_orderly();
                 return;
-            } else if self.ends.due.is_some() {
+            } else if self.ends.is_due(true) {
                 self.write_ends();
             } else {
                 self.wal.task.notified().await;
@@ -521,8 +466,8 @@ impl Writer {
 
     /// When something is to be done though nothing is asked.
     fn due(&self) -> Option<Instant> {
-        let idle = self.ends.due.map(|due| due.min(Instant::now() + DELAY));
-        self.purge_at.into_iter().chain(idle).min()
+        let ends = self.ends.idle_due();
+        self.purge_at.into_iter().chain(ends).min()
     }
 
     /// Waits for the requests of the next write: none when it is time for something else.
@@ -573,13 +518,12 @@ impl Writer {
 
     /// Writes and syncs, and writes down how far that goes as far as it has to be there before anything is answered.
     fn write_all(&mut self, requests: &[Request]) -> io::Result<()> {
-        if self.ends.ends.lower(requests) {
+        if self.ends.lower(requests) {
             self.write_ends_now()?;
         }
         self.write(requests)?;
-        self.ends.note(requests);
-        self.ends.hint(&self.wal.health);
-        if self.ends.interval.is_zero() || requests.iter().any(Request::is_promise) {
+        self.ends.note(requests, &self.wal.health);
+        if self.ends.is_wanted_at_once() || requests.iter().any(Request::is_promise) {
             self.write_ends_now()?;
         }
         Ok(())

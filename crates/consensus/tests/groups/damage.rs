@@ -185,6 +185,9 @@ async fn outcome(id: u64, log: &Log, ledger: &Ledger) -> Outcome {
     }
 }
 
+/// Damages a log.
+type Strike = Box<dyn FnOnce(&Closed)>;
+
 /// Damages copies of a log, and holds against each other what is said and what is lost.
 fn damage_each(of: &Closed, damages: impl IntoIterator<Item = (String, impl FnOnce(&Closed))>) {
     let (mut whole, mut said) = (0, 0);
@@ -243,20 +246,34 @@ fn no_flipped_bit_is_passed_over_behind_a_checkpoint() {
 }
 
 #[test]
-fn no_flipped_bit_is_passed_over_after_a_kill() {
+fn nothing_is_passed_over_after_a_kill() {
     let closed = filled(1_000, InTables(5), End::Killed);
-    damage_each(&closed, flips(&closed, 150));
-    let newest = closed.files(".raftlog").pop().expect("there is one");
-    let name = newest
-        .strip_prefix(closed.scratch.path())
-        .expect("of the log");
-    let (_, offset) = closed.find(NOTES - 1);
-    let at_the_end = (0..40).map(|step| {
+    let mut damages: Vec<(String, Strike)> = Vec::new();
+    for (what, flip) in flips(&closed, 150) {
+        damages.push((what, Box::new(flip)));
+    }
+    let place = |number| {
+        let (path, offset) = closed.find(number);
+        let name = path.strip_prefix(closed.scratch.path());
+        (name.expect("of the log").to_owned(), offset)
+    };
+    for number in NOTES - 4..NOTES {
+        let (name, offset) = place(number);
+        // Between two batches: nothing that cannot be read is left.
+        let end = offset - BATCH_HEADER - 17 - 8;
+        let cut = move |copy: &Closed| {
+            let path = copy.scratch.path().join(name);
+            copy.disk.edit(&path, |content| content.truncate(end));
+        };
+        damages.push((format!("cut before note {number}"), Box::new(cut)));
+    }
+    for step in 0..40 {
+        let (name, offset) = place(NOTES - 1);
         let at = offset + 3 * step;
-        let damage = move |copy: &Closed| copy.flip(&copy.scratch.path().join(name), at, step % 8);
-        (format!("byte {at} of the last note"), damage)
-    });
-    damage_each(&closed, at_the_end);
+        let flip = move |copy: &Closed| copy.flip(&copy.scratch.path().join(name), at, step % 8);
+        damages.push((format!("byte {at} of the last note"), Box::new(flip)));
+    }
+    damage_each(&closed, damages);
 }
 
 #[test]
@@ -286,7 +303,7 @@ fn no_cut_end_is_passed_over() {
 #[test]
 fn no_zeroed_end_and_no_missing_file_is_passed_over() {
     let closed = two_groups(1_000, InTables(3));
-    let mut damages: Vec<(String, Box<dyn FnOnce(&Closed)>)> = Vec::new();
+    let mut damages: Vec<(String, Strike)> = Vec::new();
     for path in closed.disk.paths() {
         let len = closed.len(&path);
         let name = path
@@ -480,6 +497,29 @@ fn an_end_that_was_synced_is_missed_after_a_crash_too() {
     let [said, whole] = closed.outcomes();
     assert!(matches!(said, Outcome::Said(_)), "{said:?}");
     assert_eq!(whole, Outcome::Whole);
+}
+
+#[test]
+fn a_log_that_is_closed_says_that_it_ends_there() {
+    let closed = two_groups(1 << 20, InTables(0));
+    let log = closed.open();
+    runtime().block_on(async {
+        let group = start(&log, &Ledger::default()).await;
+        write(&group, [100], 100).await;
+        group.shutdown().await;
+    });
+    log.close();
+    let copy = closed.copy();
+    drop(log);
+    let (path, offset) = copy.find(100);
+    copy.disk.edit(&path, |content| content.truncate(offset));
+    let log = copy.open();
+    let started = runtime().block_on(try_start(1, &log, &Ledger::default()));
+    let Err(StartError::Lost(missing)) = started else {
+        panic!("{:?}", started.err());
+    };
+    assert!(!missing.is_open, "{missing}");
+    assert_eq!(missing.last, Some(missing.first));
 }
 
 #[test]

@@ -173,6 +173,8 @@ impl Store {
                 }
             }
         }
+        // Not when it is dropped: a process may end before that.
+        self.log.close();
         // The part of the reserve that the shutdown did not need is for the next start.
         self.folder.reserve().keep();
     }
