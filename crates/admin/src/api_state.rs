@@ -7,8 +7,9 @@ use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 
-use crate::backend::Broker;
+use crate::backend::{Broker, MetricsFormat};
 use crate::pace::Pace;
 use crate::problem::{Kind, Problem};
 use crate::serve::Peer;
@@ -44,6 +45,8 @@ pub(crate) struct Api {
     /// Of [`STREAMS`].
     streams: Arc<Semaphore>,
     pace: Arc<Pace>,
+    /// One text of the metrics is made at a time.
+    metrics: Arc<Semaphore>,
 }
 
 impl Api {
@@ -56,6 +59,7 @@ impl Api {
             logins: Arc::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             pace: Arc::default(),
+            metrics: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -66,6 +70,20 @@ impl Api {
             let why = format!("{STREAMS} streams of this node go on, which is as many as it has");
             Problem::new(Kind::TooManyRequests, why).with("limit", "streams")
         })
+    }
+
+    /// The metrics, made on a thread for what takes long.
+    pub(crate) async fn metrics(&self, format: MetricsFormat) -> Result<Vec<u8>, String> {
+        let turn = Arc::clone(&self.metrics).acquire_owned().await;
+        let turn = turn.expect("nobody closes this semaphore");
+        let broker = Arc::clone(&self.broker);
+        // Whoever leaves before the answer has it made nevertheless.
+        let made = spawn_blocking(move || {
+            let made = broker.metrics(format).map_err(|error| error.to_string());
+            drop(turn);
+            made
+        });
+        made.await.map_err(|error| error.to_string())?
     }
 
     /// The right to ask, if there is a place.

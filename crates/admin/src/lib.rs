@@ -18,12 +18,15 @@ mod connection;
 mod dashboard;
 mod pace;
 pub mod page;
+mod places;
 pub mod problem;
 mod requests;
 mod rights;
 mod routes;
 mod serve;
 mod streams;
+mod unread;
+mod worker;
 
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,

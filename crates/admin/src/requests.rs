@@ -4,13 +4,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::body::Body;
+use axum::RequestExt as _;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
+use crate::connection::Connection;
+use crate::places::Work;
 use crate::problem::{Kind, Problem};
+use crate::routes::is_probe;
 use crate::serve::REQUEST_TIME;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -29,18 +33,51 @@ impl RequestId {
     }
 }
 
+/// Reads the body of a request that changes something or asks with a body, before it takes a turn: the time that a body needs is
+/// that of its connection alone, which may be closed for another one meanwhile.
+pub(crate) async fn read_body(request: Request, next: Next) -> Result<Response, Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(next.run(request).await);
+    }
+    let connection = request.extensions().get::<Connection>().cloned();
+    let (parts, body) = request.with_limited_body().into_parts();
+    if let Some(connection) = &connection {
+        connection.waits();
+    }
+    // The limit is that of the path.
+    let body = to_bytes(body, usize::MAX).await.map_err(|error| {
+        tracing::debug!(%error, "the body of a request was not read");
+        Problem::new(Kind::TooLarge, "the body is longer than this path reads")
+    })?;
+    if connection.is_some_and(|connection| !connection.goes_on()) {
+        return Err(no_place());
+    }
+    Ok(next.run(Request::from_parts(parts, Body::from(body))).await)
+}
+
+fn no_place() -> Problem {
+    let why = "as many requests are answered as this node answers at once";
+    Problem::new(Kind::TooManyRequests, why).with("limit", "connections")
+}
+
 /// Ends a request that takes too long, for example because its body does not come, and gives each refusal its document.
 pub(crate) async fn wrap(mut request: Request, next: Next) -> Response {
     let id = RequestId::next();
     request.extensions_mut().insert(id.clone());
-    let is_api = request.uri().path().starts_with("/api/");
-    let answer = tokio::time::timeout(REQUEST_TIME, next.run(request)).await;
-    let mut response = answer.unwrap_or_else(|_| {
-        axum::response::IntoResponse::into_response(Problem::new(
-            Kind::RequestTimeout,
-            "the request took too long to come",
-        ))
-    });
+    let path = request.uri().path();
+    let is_api = path.starts_with("/api/");
+    let work = match is_probe(path) {
+        true => Work::Probe,
+        false => Work::Answer,
+    };
+    // Without a connection, in tests, there are no places.
+    let connection = request.extensions().get::<Connection>();
+    let answering = connection.map(|connection| connection.begin(work));
+    let (mut response, answering) = match answering {
+        Some(None) => (no_place().into_response(), None),
+        None => (in_time(request, next).await, None),
+        Some(answering) => (in_time(request, next).await, answering),
+    };
     if let Some(problem) = refusal(&mut response, is_api) {
         let document = serde_json::to_vec(&problem.document(&id.0))
             .expect("a document of strings and numbers is JSON");
@@ -49,6 +86,10 @@ pub(crate) async fn wrap(mut request: Request, next: Next) -> Response {
         let kind = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, kind);
         *response.body_mut() = Body::from(document);
+    }
+    if let Some(answering) = answering {
+        let body = std::mem::take(response.body_mut());
+        *response.body_mut() = answering.until_sent(body);
     }
     let id = HeaderValue::from_str(&id.0).expect("hexadecimal digits are a header");
     response.headers_mut().insert(REQUEST_ID, id);
@@ -60,6 +101,13 @@ pub(crate) async fn wrap(mut request: Request, next: Next) -> Response {
             .insert(header::CACHE_CONTROL, no_store);
     }
     response
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(REQUEST_TIME, next.run(request)).await;
+    answer.unwrap_or_else(|_| {
+        Problem::new(Kind::RequestTimeout, "the request took too long to come").into_response()
+    })
 }
 
 /// Why a request was refused; `None`: it was not, or its answer is a text for people and monitors.

@@ -1,6 +1,10 @@
 //! Connections to the HTTP port: so many, so long, and so much of each, that no client can keep others out
 //! for longer than its own time.
+//!
+//! Invariant: what is accepted, what monitors ask and what is sent is done on the thread that serves; answers are made on another one
+//! (`worker.rs`), and how busy that is delays no probe.
 
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,11 +21,17 @@ use parking_lot::RwLock;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::connection::{Connection, LONGEST_STREAM};
+use crate::places::{Admitted, Places};
+use crate::routes::is_probe;
+use crate::unread::{self, Unread};
+use crate::worker::{self, Worker};
 
 /// Time for a TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
@@ -67,33 +77,53 @@ impl Tls {
     }
 }
 
-/// Serves until it is dropped; with TLS if there is any. `connections`: so many at once; further ones wait in the kernel.
-pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>, connections: usize) {
-    let places = Arc::new(Semaphore::new(connections));
-    // A semaphore that nobody closes always has a place in the end.
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+/// Serves until it is dropped; with TLS if there is any. `connections`: so many at once, beside streams; for a further one, one that
+/// waits is closed.
+///
+/// # Errors
+/// The system gives no thread for answers.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Tls>,
+    connections: usize,
+) -> io::Result<()> {
+    let places = Places::new(connections);
+    let worker = Worker::start()?;
+    loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let router = router.clone();
-                match tls.as_ref().map(Tls::acceptor) {
-                    None => {
-                        let whose = Connection::new(place, false);
-                        drop(tokio::spawn(serve_connection(stream, peer, router, whose)));
-                    }
-                    Some(acceptor) => drop(tokio::spawn(async move {
-                        match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
-                            Ok(Ok(stream)) => {
-                                let whose = Connection::new(place, true);
-                                serve_connection(stream, peer, router, whose).await;
-                            }
-                            Ok(Err(error)) => {
-                                tracing::debug!(%peer, %error, "a TLS handshake on the HTTP port failed");
-                            }
-                            Err(_) => {
-                                tracing::debug!(%peer, "a TLS handshake on the HTTP port took too long");
+                unread::limit(&stream);
+                let Admitted {
+                    number,
+                    gives_way,
+                    replaces,
+                } = places.admit(peer.ip());
+                let acceptor = tls.as_ref().map(Tls::acceptor);
+                let whose = Connection::new(Arc::clone(&places), number, acceptor.is_some());
+                let (router, answers) = (router.clone(), worker.handle().clone());
+                let serves = async move {
+                    let stream = Unread::new(stream);
+                    match acceptor {
+                        None => serve_connection(stream, peer, router, answers, whose).await,
+                        Some(acceptor) => {
+                            if let Some(stream) = handshake(stream, peer, acceptor).await {
+                                serve_connection(stream, peer, router, answers, whose).await;
                             }
                         }
-                    })),
+                    }
+                };
+                drop(tokio::spawn(async move {
+                    tokio::select! {
+                        () = serves => {}
+                        () = gives_way.notified() => {
+                            tracing::debug!(%peer, "an HTTP connection that waited is closed for another one");
+                        }
+                    }
+                }));
+                if replaces {
+                    // The one that is closed gives its descriptor back before another one is accepted.
+                    yield_now().await;
                 }
             }
             Err(error) => {
@@ -104,10 +134,29 @@ pub async fn serve(listener: TcpListener, router: Router, tls: Option<Tls>, conn
     }
 }
 
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    peer: SocketAddr,
+    acceptor: TlsAcceptor,
+) -> Option<TlsStream<S>> {
+    match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "a TLS handshake on the HTTP port failed");
+            None
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "a TLS handshake on the HTTP port took too long");
+            None
+        }
+    }
+}
+
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     router: Router,
+    answers: Handle,
     whose: Connection,
 ) {
     let of_requests = whose.clone();
@@ -115,7 +164,17 @@ async fn serve_connection(
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(of_requests.clone());
-        router.call(request)
+        let is_here = is_probe(request.uri().path());
+        let answer = router.call(request);
+        let answers = answers.clone();
+        async move {
+            match is_here {
+                true => answer.await.map_err(|never| match never {}),
+                false => worker::run(&answers, answer)
+                    .await
+                    .map(|Ok(response)| response),
+            }
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -137,5 +196,60 @@ async fn serve_connection(
     };
     if let Err(error) = served {
         tracing::debug!(%peer, %error, "an HTTP connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+
+    use axum::routing::get;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    fn ask(address: SocketAddr, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn a_probe_is_answered_while_an_answer_is_made() {
+        let (begins, begun) = mpsc::channel();
+        let (ends, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(parking_lot::Mutex::new(ended));
+        let slow = move || {
+            begins.send(()).unwrap();
+            // It blocks its thread.
+            let _ = ended.lock().recv();
+            async { "slow" }
+        };
+        let router = Router::new()
+            .route("/api/v1/slow", get(slow))
+            .route("/healthz", get(|| async { "ok" }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serves = tokio::spawn(serve(listener, router, None, 16));
+        let client = spawn_blocking(move || {
+            let slow = ask(address, "/api/v1/slow");
+            begun.recv().unwrap();
+            let probed = answer(ask(address, "/healthz"));
+            drop(ends);
+            (probed, answer(slow))
+        });
+        let (probed, slow) = client.await.unwrap();
+        assert!(probed.ends_with("\r\n\r\nok"), "{probed}");
+        assert!(slow.ends_with("\r\n\r\nslow"), "{slow}");
+        serves.abort();
     }
 }

@@ -47,7 +47,7 @@ const LINKS_SHARE: u64 = 8;
 /// Clients have so many places in any case.
 const LEAST: u64 = 16;
 
-/// Connections of the HTTP port; further ones wait in the kernel.
+/// Connections of the HTTP port; for a further one, one that waits is closed.
 pub(crate) fn of_http() -> usize {
     usize::try_from(http_share(limit())).unwrap_or(usize::MAX)
 }

@@ -919,9 +919,12 @@ async fn keep_cluster_time(node: &Arc<Node>) {
 }
 
 async fn serve_http(listener: std::net::TcpListener, router: Router, tls: Option<admin::Tls>) {
-    match tokio::net::TcpListener::from_std(listener) {
+    let served = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => admin::serve(listener, router, tls, descriptors::of_http()).await,
-        Err(error) => tracing::error!(%error, "the HTTP port is closed"),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served {
+        tracing::error!(%error, "the HTTP port is closed");
     }
     std::future::pending().await
 }

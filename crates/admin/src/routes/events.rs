@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use utoipa::IntoParams;
 
@@ -23,6 +24,7 @@ use crate::cluster::NodeId;
 use crate::connection::LONGEST_STREAM;
 use crate::problem::Problem;
 use crate::streams::StreamTurn;
+use crate::worker;
 
 /// How often the nodes are asked.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -146,6 +148,8 @@ struct Watch {
     ends: Instant,
     has_ended: bool,
     turn: StreamTurn,
+    /// Where answers are made.
+    thread: Handle,
 }
 
 impl Watch {
@@ -169,13 +173,15 @@ impl Watch {
             ends: now + LONGEST_STREAM,
             has_ended: false,
             turn,
+            thread: Handle::current(),
         };
         watch.line("hello", &json!({ "step_ms": step.as_millis() }));
         watch.add(first);
         Ok(watch)
     }
 
-    fn answer(self) -> Response {
+    fn answer(mut self) -> Response {
+        self.turn.begin();
         let stream = Sse::new(self.stream());
         let mut response = stream
             .keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
@@ -195,7 +201,17 @@ impl Watch {
                 if watch.has_ended {
                     return None;
                 }
-                watch.ask().await;
+                // Another thread sends what is told; it does not make it.
+                let thread = watch.thread.clone();
+                let asked = worker::run(&thread, async move {
+                    watch.ask().await;
+                    watch
+                });
+                // The node stops.
+                let Ok(asked) = asked.await else {
+                    return None;
+                };
+                watch = asked;
             }
         })
     }

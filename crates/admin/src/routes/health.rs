@@ -6,12 +6,16 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::api_state::Api;
 use crate::backend::{Broker, MetricsFormat};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const PROTOBUF: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// The paths.
+pub(super) const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 pub(super) const NOT_READY: &str = "not ready\n";
 
@@ -35,10 +39,10 @@ pub(super) async fn ready(State(broker): State<Arc<dyn Broker>>) -> (StatusCode,
 }
 
 /// In the format that the `Accept` header prefers; text if it names neither.
-pub(super) async fn metrics(State(broker): State<Arc<dyn Broker>>, headers: HeaderMap) -> Response {
+pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let accepted = headers.get_all(header::ACCEPT).iter();
     let format = preferred(accepted.filter_map(|value| value.to_str().ok()));
-    match broker.metrics(format) {
+    match api.metrics(format).await {
         Ok(bytes) => {
             let kind = match format {
                 MetricsFormat::Text => TEXT,

@@ -23,14 +23,15 @@ mod settings;
 mod subscriptions;
 mod top;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Extension;
-use axum::Json;
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::middleware;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -53,11 +54,18 @@ pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
     let may = |role| middleware::from_fn_with_state((gate.clone(), role), authorize);
     let [viewers, operators, administrators] = Role::ALL.map(|role| {
         let (routes, _) = group(role).split_for_parts();
-        routes.route_layer(may(role))
+        // Rights first, then the body, and a turn last: bodies that do not come keep nobody out.
+        routes
+            .route_layer(middleware::from_fn(requests::read_body))
+            .route_layer(may(role))
     });
     let (logins, _) = logins().split_for_parts();
     public()
-        .merge(logins.layer(Extension(gate)))
+        .merge(
+            logins
+                .route_layer(middleware::from_fn(requests::read_body))
+                .layer(Extension(gate)),
+        )
         .merge(dashboard::router())
         .merge(viewers)
         .merge(operators)
@@ -66,6 +74,11 @@ pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(middleware::from_fn(requests::wrap))
         .with_state(api)
+}
+
+/// Whether a monitor asks for this path. Such requests have places of their own, and are answered where connections are served.
+pub(crate) fn is_probe(path: &str) -> bool {
+    health::PATHS.contains(&path)
 }
 
 /// What is answered before the node serves.
@@ -174,13 +187,19 @@ fn group(role: Role) -> OpenApiRouter<Api> {
 fn with_long_bodies() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(messages::bulk))
+        .route_layer(middleware::from_fn(requests::read_body))
         .layer(DefaultBodyLimit::max(messages::LARGEST_BULK))
 }
 
 /// This document.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "document", responses((status = 200, description = "This document")))]
-async fn openapi() -> Json<OpenApi> {
-    Json(document())
+async fn openapi() -> impl IntoResponse {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
+        let text = serde_json::to_vec(&document());
+        text.expect("a document of strings and numbers is JSON")
+            .into()
+    });
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
 async fn unknown() -> Problem {
