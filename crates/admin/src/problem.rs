@@ -30,6 +30,8 @@ pub enum Kind {
     Csrf,
     /// The header `Host` names neither an address nor a host of `http.hosts`.
     HostNotAllowed,
+    /// A page of another origin asks without a key.
+    OriginNotAllowed,
     /// There is no such path.
     UnknownPath,
     /// There is no such client, session, node, shard or ban.
@@ -81,7 +83,7 @@ const fn row(kind: Kind, name: &'static str, status: StatusCode, title: &'static
 }
 
 /// All problems, in the order of [`Kind`].
-pub const ROWS: [Row; 21] = [
+pub const ROWS: [Row; 22] = [
     row(
         Kind::InvalidParameter,
         "invalid-parameter",
@@ -129,6 +131,12 @@ pub const ROWS: [Row; 21] = [
         "host-not-allowed",
         StatusCode::FORBIDDEN,
         "The host name is not one of this node",
+    ),
+    row(
+        Kind::OriginNotAllowed,
+        "origin-not-allowed",
+        StatusCode::FORBIDDEN,
+        "The page that asks is not one of this node",
     ),
     row(
         Kind::UnknownPath,

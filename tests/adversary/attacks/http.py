@@ -103,7 +103,7 @@ class HttpMetrics(_Http):
     n, small = 300, 60
 
     def request(self):
-        return b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        return b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
 class HttpMetricsPipelined(_Http):
@@ -117,7 +117,7 @@ class HttpMetricsPipelined(_Http):
         stage.cause.connections += stage.n
         line = stage.dial(stage.broker.port_of(KIND))
         line.parses = False
-        line.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n" * stage.n, stage.n)
+        line.send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n" * stage.n, stage.n)
         line.send(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         stage.until(lambda: not line.is_open, what="all answers")
 

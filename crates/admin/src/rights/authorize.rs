@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
@@ -17,6 +17,9 @@ use crate::backend::ApiChange;
 use crate::problem::{Kind, Problem};
 use crate::requests::RequestId;
 use crate::serve::Peer;
+
+/// What browsers say of the page that a request comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who may do what, as configured now.
 #[derive(Debug, Default)]
@@ -158,6 +161,10 @@ impl Rights {
                 "a request that a proxy passes on needs the header `Authorization: Bearer` with a key",
             ));
         }
+        if is_of_other_page(headers) {
+            let why = "a page of another origin asks, which needs a key";
+            return Err(Problem::new(Kind::OriginNotAllowed, why));
+        }
         if let Some(host) = headers.get(header::HOST)
             && !host.to_str().is_ok_and(|host| configured.is_own(host))
         {
@@ -169,6 +176,43 @@ impl Rights {
             role: Role::Viewer,
             peer,
         })
+    }
+
+    /// Whether the metrics are for the one who asks: a browser of this machine may have been sent here by another site under a name
+    /// of that site (DNS rebinding). Who asks from another machine, or shows a key, or comes through a proxy that says so with
+    /// `Via`, which no page can set, is no such browser.
+    ///
+    /// # Errors
+    /// The header `Host` does not name this node.
+    pub(crate) fn check_host(
+        &self,
+        headers: &HeaderMap,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), Problem> {
+        let configured = self.configured.read();
+        let is_here = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+        let shows_key = || {
+            let shown = headers.get(header::AUTHORIZATION);
+            shown.is_some_and(|shown| configured.known(shown.as_bytes()).is_ok())
+        };
+        let host = match headers.get(header::HOST) {
+            Some(host) if is_here && !headers.contains_key(header::VIA) => host.to_str(),
+            _ => return Ok(()),
+        };
+        // A machine may find its own name at a loopback address.
+        let is_of_machine = |host: &str| {
+            let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+            let uname = rustix::system::uname();
+            uname
+                .nodename()
+                .to_str()
+                .is_ok_and(|own| own.eq_ignore_ascii_case(name))
+        };
+        if host.is_ok_and(|host| configured.is_own(host) || is_of_machine(host)) || shows_key() {
+            return Ok(());
+        }
+        let why = "from this machine, the header Host is to be an address, localhost, the name of the machine, or a name in http.hosts";
+        Err(Problem::new(Kind::HostNotAllowed, why))
     }
 
     /// Whether anybody can have the right to change something.
@@ -227,6 +271,43 @@ impl Configured {
 /// Headers that say that somebody else has sent the request on.
 fn is_of_proxy(name: &str) -> bool {
     matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
+/// Whether a browser says that a page of another origin has sent the request. A program that is no browser says nothing of the kind.
+fn is_of_other_page(headers: &HeaderMap) -> bool {
+    if headers
+        .get(FETCH_SITE)
+        .is_some_and(|site| site == "cross-site")
+    {
+        return true;
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return false;
+    };
+    let own = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let of_page = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"));
+    match (of_page, own) {
+        (Some((_, of_page)), Some(own)) => !of_page.eq_ignore_ascii_case(own),
+        _ => true,
+    }
+}
+
+/// Lets a request for the metrics through whose `Host` names this node.
+pub(crate) async fn check_host(
+    State(rights): State<Arc<Rights>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    match rights.check_host(request.headers(), peer) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// Lets a request through whose caller has the role, and logs each that changes something.
@@ -326,7 +407,7 @@ fn log(
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderName, HeaderValue};
+    use axum::http::HeaderValue;
 
     use super::*;
 
@@ -352,10 +433,10 @@ mod tests {
 
     #[test]
     fn who_may_read_without_a_key() {
-        use Kind::{HostNotAllowed, NotAuthenticated};
+        use Kind::{HostNotAllowed, NotAuthenticated, OriginNotAllowed};
         let here = "127.0.0.1:5000";
         type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], Option<Kind>);
-        let cases: [Case<'_>; 22] = [
+        let cases: [Case<'_>; 30] = [
             (here, &[], None),
             (here, &[("host", "localhost:8091")], None),
             (here, &[("host", "LOCALHOST")], None),
@@ -398,6 +479,43 @@ mod tests {
                 Some(NotAuthenticated),
             ),
             (here, &[("authorization", "")], Some(NotAuthenticated)),
+            (here, &[("sec-fetch-site", "same-origin")], None),
+            (here, &[("sec-fetch-site", "none")], None),
+            (
+                here,
+                &[("sec-fetch-site", "cross-site")],
+                Some(OriginNotAllowed),
+            ),
+            (
+                here,
+                &[
+                    ("host", "localhost:8091"),
+                    ("origin", "http://LOCALHOST:8091"),
+                ],
+                None,
+            ),
+            (
+                here,
+                &[
+                    ("host", "localhost:8091"),
+                    ("origin", "http://localhost:3000"),
+                ],
+                Some(OriginNotAllowed),
+            ),
+            (
+                here,
+                &[
+                    ("host", "localhost"),
+                    ("origin", "https://evil.example.com"),
+                ],
+                Some(OriginNotAllowed),
+            ),
+            (
+                here,
+                &[("host", "localhost"), ("origin", "null")],
+                Some(OriginNotAllowed),
+            ),
+            (here, &[("origin", "http://a")], Some(OriginNotAllowed)),
         ];
         let rights = rights(Anonymous::Viewer);
         for (peer, sent, expected) in cases {
@@ -409,6 +527,47 @@ mod tests {
             }
         }
         assert!(rights.caller(&HeaderMap::new(), None).is_err());
+    }
+
+    #[test]
+    fn the_metrics_are_for_those_who_know_the_name_of_the_node() {
+        let here = "127.0.0.1:5000";
+        let uname = rustix::system::uname();
+        let own = uname.nodename().to_str().unwrap();
+        type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], bool);
+        let cases: [Case<'_>; 10] = [
+            (here, &[], true),
+            (here, &[("host", "localhost:8091")], true),
+            (here, &[("host", "192.0.2.1:8091")], true),
+            (here, &[("host", "mq.example.com:8091")], true),
+            (here, &[("host", own)], true),
+            (here, &[("host", "evil.example.com:8091")], false),
+            (
+                here,
+                &[("host", "evil.example.com"), ("x-forwarded-for", "1.2.3.4")],
+                false,
+            ),
+            (
+                here,
+                &[("host", "proxy.example.com"), ("via", "1.1 Caddy")],
+                true,
+            ),
+            (
+                here,
+                &[("host", "x.com"), ("authorization", "Bearer secret")],
+                true,
+            ),
+            (
+                "10.0.0.1:5000",
+                &[("host", "broker-1.example.com:8091")],
+                true,
+            ),
+        ];
+        let rights = rights(Anonymous::Viewer);
+        for (peer, sent, expected) in cases {
+            let checked = rights.check_host(&headers(sent), peer.parse().ok());
+            assert_eq!(checked.is_ok(), expected, "{peer} {sent:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod keys;
 mod sessions;
 
 pub use authorize::{Anonymous, Caller, Rights, Who};
-pub(crate) use authorize::{Target, Untold, authorize};
+pub(crate) use authorize::{Target, Untold, authorize, check_host};
 pub(crate) use gate::{COOKIE, Gate};
 pub use keys::{Added, Key, KeyFile, KeyFileError, KeyId, Keys, Token};
 pub use sessions::{LoginSession, People, Sessions, TokenHash};

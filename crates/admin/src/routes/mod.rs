@@ -42,7 +42,7 @@ use crate::backend::Broker;
 use crate::dashboard;
 use crate::problem::{Kind, Problem};
 use crate::requests;
-use crate::rights::{Gate, Rights, Role, authorize};
+use crate::rights::{Gate, Rights, Role, authorize, check_host};
 
 /// The largest body of a request, in bytes.
 const LARGEST_BODY: usize = 64 * 1024;
@@ -60,7 +60,7 @@ pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
             .route_layer(may(role))
     });
     let (logins, _) = logins().split_for_parts();
-    public()
+    public(rights)
         .merge(
             logins
                 .route_layer(middleware::from_fn(requests::read_body))
@@ -96,9 +96,10 @@ pub fn document() -> OpenApi {
     documented::document(logins().split_for_parts().1, groups)
 }
 
-fn public() -> Router<Api> {
+fn public(rights: &Arc<Rights>) -> Router<Api> {
+    let of_host = middleware::from_fn_with_state(Arc::clone(rights), check_host);
     Router::new()
-        .route("/metrics", get(health::metrics))
+        .route("/metrics", get(health::metrics).layer(of_host))
         .route("/healthz", get(health::healthy))
         .route("/readyz", get(health::ready))
 }
