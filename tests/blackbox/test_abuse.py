@@ -578,6 +578,14 @@ def test_a_network_is_banned_as_a_whole(name, token_file):
         assert not is_refused(broker, "127.0.4.1")
 
 
+@pytest.mark.parametrize("address", ["::ffff:127.0.2.0/119", "::ffff:127.0.2.1/128"])
+def test_a_ban_of_mapped_addresses_is_one_of_ipv4(token_file, address):
+    with Broker({"http.tokenFile": token_file}) as broker:
+        made = ban(broker, address=address)
+        assert made["address"] == ("127.0.2.0/23" if address.endswith("119") else "127.0.2.1/32")
+        assert is_refused(broker, "127.0.2.1") and not is_refused(broker, "127.0.4.1")
+
+
 def test_many_clients_are_disconnected(name, token_file):
     # More than are looked at in one turn would need, in several loops.
     with Broker({"http.tokenFile": token_file, "eventLoops": 2}) as broker, Chatter(broker, name):

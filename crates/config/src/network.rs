@@ -15,11 +15,15 @@ pub struct Network {
     prefix: u8,
 }
 
+/// The bits that all IPv4-mapped IPv6 addresses share (RFC 4291 §2.5.5.2).
+const MAPPED_PREFIX: u8 = 96;
+
 /// Networks separated by commas, or a YAML list of them.
 pub type Networks = Listed<Network>;
 
 impl Network {
-    /// `None` unless `text` is an address or `address/prefix`, with no bits set behind the prefix.
+    /// `None` unless `text` is an address or `address/prefix`, with no bits set behind the prefix. A network of IPv4-mapped IPv6
+    /// addresses alone counts as that of IPv4.
     pub fn new(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -33,7 +37,14 @@ impl Network {
             Some(_) => return None,
         };
         let network = Self { address, prefix };
-        (prefix <= longest && network.masked(address) == bits(address)).then_some(network)
+        if prefix > longest || network.masked(address) != bits(address) {
+            return None;
+        }
+        let mapped = prefix.checked_sub(MAPPED_PREFIX);
+        Some(match mapped {
+            Some(prefix) if address.to_canonical() != address => Self::around(address, prefix),
+            _ => network,
+        })
     }
 
     /// The network of this prefix length that an address is in. IPv4-mapped IPv6 addresses count as IPv4;
@@ -102,6 +113,22 @@ impl Item for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_of_mapped_addresses_is_that_of_ipv4() {
+        for (text, expected) in [
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:192.0.2.7/128", "192.0.2.7/32"),
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+            ("::/95", "::/95"),
+            ("::1/128", "::1/128"),
+        ] {
+            let network = Network::new(text).unwrap();
+            assert_eq!(network.to_string(), expected, "{text}");
+        }
+        assert_eq!(Network::new("::ffff:192.0.2.7/120"), None);
+    }
 
     #[test]
     fn networks_contain_what_their_prefix_says() {
