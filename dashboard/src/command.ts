@@ -10,5 +10,15 @@ export function quote(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(hidden, escape)}'`;
 }
 
+/**
+ * A command with what strangers have named: options have their value in the same word, and operands come behind `--`. So no name
+ * is read as an option, such as one that sends the key of the operator to another host.
+ */
+export function commandOf(name: string, operands: (string | undefined)[], options: Record<string, string | undefined> = {}): string {
+  const given = Object.entries(options).flatMap(([option, value]) => value ? [`--${option}=${quote(value)}`] : []);
+  const named = operands.flatMap((operand) => operand ? [quote(operand)] : []);
+  return ["heraldmq", name, ...given, ...(named.length ? ["--", ...named] : [])].join(" ");
+}
+
 /** JSON in which all that cannot be seen is escaped. */
 export const json = (body: unknown): string => JSON.stringify(body).replace(hidden, escape);

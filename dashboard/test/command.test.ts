@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { json, quote } from "../src/command";
+import { commandOf, json, quote } from "../src/command";
 
 const words = ["press-17", "plant/4/state", "it's", "$(reboot)", "`id`", "a; rm -rf /", "\\", "'; id #", "-q", "--url=http://x", "a b", "\u202etxt.exe", "'\u202e\\", "\n", "größe", ""];
 
@@ -16,4 +16,11 @@ test("nothing in a command is hidden", () => {
   assert.equal(quote("\u202etxt"), "$'\\u202etxt'");
   assert.equal(json({ id: "\u202e" }), '{"id":"\\u202e"}');
   assert.deepEqual(JSON.parse(json(words)), words);
+});
+
+test("no name is read as an option", () => {
+  assert.equal(commandOf("client", ["--url=http://evil.example"]), "heraldmq client -- '--url=http://evil.example'");
+  assert.equal(commandOf("clients", ["-x"], { state: "away" }), "heraldmq clients --state=away -- '-x'");
+  assert.equal(commandOf("clients", [undefined], { state: undefined }), "heraldmq clients");
+  assert.equal(commandOf("match", ["a b"], { qos: "1", publisher: "--url=x", why: "it's" }), "heraldmq match --qos=1 --publisher='--url=x' --why='it'\\''s' -- 'a b'");
 });

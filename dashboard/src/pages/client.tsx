@@ -4,7 +4,7 @@ import type { AclAnswer, Client, DropRow, QueuedMessage, SubscriptionRow } from 
 import { EmptyQueue, actOn } from "../actions";
 import { fitsPath, get, missingOf, post, problemOf, type Problem } from "../api";
 import { secondsSince } from "../clock";
-import { quote } from "../command";
+import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
 import { DropTable } from "../drops";
 import { EventList } from "../eventlist";
@@ -33,7 +33,7 @@ export function ClientPage() {
   return (
     <>
       <Head title={`Client ${short}`} polled={gone ? undefined : polled} request={fitsPath(id) ? `/clients/${id}` : "/lookup"} body={fitsPath(id) ? undefined : { client_id: id }}
-        command={`heraldmq client ${quote(id)}`} actions={polled.value && !gone && <Actions id={id} client={polled.value} done={(what) => { setDone(what); polled.again(); }} />}>
+        command={commandOf("client", [id])} actions={polled.value && !gone && <Actions id={id} client={polled.value} done={(what) => { setDone(what); polled.again(); }} />}>
         <span data-copy={id}>{gone ? absent(polled.problem!) : polled.value && sentence(polled.value)}</span>
         {done && <> <strong>{done}</strong></>}
       </Head>

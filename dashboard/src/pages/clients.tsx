@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ClientRow } from "../api.types";
 import { Disconnect } from "../actions";
 import { get, missingOf } from "../api";
-import { quote } from "../command";
+import { commandOf } from "../command";
 import { Action } from "../dialog";
 import { count, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
@@ -25,7 +25,7 @@ export function Clients() {
   const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
   return (
     <>
-      <Head title="Clients" polled={pages} request={request} command={`heraldmq clients${asked.prefix ? ` ${quote(asked.prefix)}` : ""}${asked.state ? ` --state ${quote(asked.state)}` : ""}`}>
+      <Head title="Clients" polled={pages} request={request} command={commandOf("clients", [asked.prefix], { state: asked.state })}>
         {pages.value && sentence(rows, asked, pages.number, pages.forward !== null)}
       </Head>
       <Filters asked={asked} />

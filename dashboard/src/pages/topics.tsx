@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Match, MatchRequest, Receiver, Verdict } from "../api.types";
 import { post, problemOf, type Problem } from "../api";
-import { quote } from "../command";
+import { commandOf } from "../command";
 import { count, middle, plural, visible, words } from "../format";
 import { Empty, Failed, Head, Partial } from "../notices";
 import { reasonName } from "../reasons";
@@ -26,7 +26,7 @@ export function Topics() {
     post("/match", requestOf(asked)).then((match) => { setAnswer(match); setProblem(null); }, (error) => { setAnswer(null); setProblem(problemOf(error)); });
   }
   useEffect(() => { setAnswer(null); setProblem(null); if (asked.topic) ask(); }, [question]);
-  const command = `heraldmq match ${quote(asked.topic ?? "")} -q ${quote(asked.qos ?? "1")}${asked.from ? ` --publisher ${quote(asked.from)}` : ""}${asked.why ? ` --why ${quote(asked.why)}` : ""}`;
+  const command = commandOf("match", [asked.topic], { qos: asked.qos ?? "1", publisher: asked.from, why: asked.why });
   return (
     <>
       <Head title="Topics" {...(asked.topic ? { request: "/match", body: requestOf(asked), command } : {})}>
