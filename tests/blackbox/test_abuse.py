@@ -725,6 +725,14 @@ def test_without_a_token_nothing_changes(name):
         assert request(broker, "DELETE", "/api/v1/bans/1")[0] == 403
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_token_that_others_may_read_is_warned_of(token_file, mode):
+    token_file.chmod(mode)
+    with Broker({"http.tokenFile": token_file}) as broker:
+        told = [line for line in broker.log_lines if line.get("path") == str(token_file)]
+        assert [line["level"] for line in told] == ([] if mode == 0o600 else ["WARN"])
+
+
 def test_a_token_file_that_is_not_there(tmp_path):
     broker = Broker({"http.tokenFile": tmp_path / "none"}, ready=False)
     try:

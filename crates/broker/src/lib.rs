@@ -49,6 +49,7 @@ use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -718,6 +719,15 @@ fn configure_rights(rights: &Rights, config: &HttpConfig) -> Result<(), StartErr
         read.map_err(|error| failed("HTTP keys", path, io::Error::other(error)))
     });
     let (token, keys) = (token.transpose()?, keys.transpose()?);
+    // A warning only: secrets that an orchestrator mounts are often open to all users of a container, which has one.
+    if let Some(path) = config.token_file.as_deref()
+        && std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
+    {
+        tracing::warn!(
+            path = %path.display(),
+            "others may read or change the HTTP token; chmod 600 makes it safe"
+        );
+    }
     let people = config.user_file.as_deref().map(|path| {
         let read = ConfiguredPeople::read(path, config);
         read.map_err(|error| failed("HTTP users", path, io::Error::other(error)))
