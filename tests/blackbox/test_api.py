@@ -474,7 +474,9 @@ sys: {{intervalSeconds: {turn}}}
         found = settings()
         queue = found["limits.session.queueMessages"]
         assert (queue["value"], queue["origin"]) == ("7", "file")
-        assert queue["place"] == f"{broker.config_path}:3"
+        # Viewers are not told where files are.
+        assert queue["place"] == f"{broker.config_path.name}:3"
+        assert found["dataDir"]["value"] == "…" and found["http.hosts"]["value"] != "…"
         assert queue["live"] is True and queue["differs"] == []
         assert found["dataDir"]["place"] == "--data-dir" and found["log.format"]["place"] == "--set"
         assert found["limits.session.queueBytes"]["origin"] == "default"
@@ -484,9 +486,22 @@ sys: {{intervalSeconds: {turn}}}
         waits = settings()["eventLoops"]
         assert waits["live"] is False and waits["at_restart"] == "3" and waits["value"] != "3"
         table = command(broker, "settings", "limits.session.")
-        assert "queueMessages" in table and f"{broker.config_path}:3" in table and "queueBytes" not in table
+        assert "queueMessages" in table and f"{broker.config_path.name}:3" in table and "queueBytes" not in table
         prefixed = broker.api("/api/v1/settings?prefix=limits.session.")["items"]
         assert prefixed and all(row["key"].startswith("limits.session.") for row in prefixed)
+
+
+def test_settings_have_no_secrets_and_show_paths_to_operators_alone(keys):
+    chain = [{"kind": "http", "http": {"url": "http://127.0.0.1:1/login?key=secret", "tokenFile": str(keys["viewer"])}}]
+    with Broker({"http.keyFile": keys["file"]}, config={**BASE, "authentication": {"chain": chain}}) as broker:
+        for role in ("viewer", "operator", "administrator"):
+            status, page = request(broker, "GET", "/api/v1/settings", key=keys[role].read_text().strip())
+            assert status == 200
+            text = json.dumps(page)
+            assert "key=secret" not in text
+            assert "127.0.0.1:1/login" in text
+            for path in (keys["file"], keys["viewer"], broker.data_dir, broker.config_path):
+                assert (str(path) in text) == (role != "viewer"), (role, path)
 
 
 def test_counts_and_health(stage, name):

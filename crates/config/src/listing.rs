@@ -17,7 +17,7 @@ pub struct Listing(Vec<OptionRow>);
 pub struct OptionRow {
     /// Such as `limits.connection.receiveMaximum`.
     pub key: String,
-    /// YAML on one line; `null` if it is unset. Passwords in URLs are left out.
+    /// YAML on one line; `null` if it is unset. Passwords and queries of URLs are left out.
     pub value: String,
     /// Who set it.
     pub origin: Origin,
@@ -96,7 +96,7 @@ fn collect(
         match entry.slot {
             Slot::Section(inner) => collect(inner, &key, set_by, rows),
             slot @ (Slot::Setting(_) | Slot::List(_)) => rows.push(OptionRow {
-                value: without_passwords(&show(slot, entry.spec)),
+                value: without_secrets(&show(slot, entry.spec)),
                 origin: set_by.get(&key).cloned().unwrap_or(Origin::Default),
                 is_live: entry.spec.live,
                 at_restart: None,
@@ -106,8 +106,8 @@ fn collect(
     }
 }
 
-/// Text in which `…` stands for what is between `://` and `@` of a URL.
-fn without_passwords(text: &str) -> String {
+/// Text in which `…` stands for what is between `://` and `@` of a URL, and for what is behind its `?`.
+fn without_secrets(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("://") {
@@ -122,6 +122,16 @@ fn without_passwords(text: &str) -> String {
             }
             None => behind,
         };
+        // A URL is quoted, and a quote in it is escaped.
+        let mut quotes = rest.match_indices('"').map(|(at, _)| at);
+        let is_end = |at: &usize| !rest.get(..*at).is_some_and(|before| before.ends_with('\\'));
+        let end = quotes.find(is_end).unwrap_or(rest.len());
+        let (url, behind) = rest.split_at(end);
+        if let Some((before, _query)) = url.split_once('?') {
+            shown.push_str(before);
+            shown.push_str("?…");
+            rest = behind;
+        }
     }
     shown.push_str(rest);
     shown
@@ -177,17 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn passwords_in_urls_are_left_out() {
+    fn passwords_and_queries_of_urls_are_left_out() {
         for (text, shown) in [
             ("null", "null"),
             ("\"https://a.example/b@c\"", "\"https://a.example/b@c\""),
             ("\"https://u:p@a.example/\"", "\"https://…@a.example/\""),
             (
                 "[{url: \"http://u:p@q@a\"}, {url: \"x://:s@b?c\"}]",
-                "[{url: \"http://…@a\"}, {url: \"x://…@b?c\"}]",
+                "[{url: \"http://…@a\"}, {url: \"x://…@b?…\"}]",
+            ),
+            (
+                "[{url: \"http://a/b?key=s\\\"t}&x=://u\", n: 1}]",
+                "[{url: \"http://a/b?…\", n: 1}]",
             ),
         ] {
-            assert_eq!(without_passwords(text), shown);
+            assert_eq!(without_secrets(text), shown);
         }
     }
 }

@@ -22,11 +22,11 @@ pub struct SettingRow {
 /// The value of an option.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Setting {
-    /// YAML on one line. Passwords in URLs are left out. `null`: it is unset.
+    /// YAML on one line. `…` stands for passwords and queries of URLs and, for viewers, for paths of files. `null`: it is unset.
     pub value: Option<String>,
     /// Who set it: `default`, `file`, `environment` or `argument`.
     pub origin: String,
-    /// Where exactly: file and line, the variable, or the option of the command line.
+    /// Where exactly: file and line, the variable, or the option of the command line. For viewers a file has no folder.
     pub place: Option<String>,
     /// The value that counts from the next start on, if it is another.
     pub at_restart: Option<String>,

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::input::{BudgetParams, Params, budget, time, word};
-use crate::api::{History, SettingRow, Stats};
+use crate::api::{History, Setting, SettingRow, Stats};
 use crate::api_state::Turn;
 use crate::backend::Broker;
 use crate::cluster::NodeId;
 use crate::page::Page;
 use crate::problem::Problem;
+use crate::rights::{Caller, Role};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -34,6 +35,7 @@ pub(super) struct SettingsQuery {
 pub(super) async fn list(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
+    Extension(caller): Extension<Caller>,
     Params(query): Params<SettingsQuery>,
 ) -> Result<Json<Page<SettingRow>>, Problem> {
     let node = query.node.as_deref();
@@ -42,8 +44,81 @@ pub(super) async fn list(
     })?;
     let budget = budget(query.budget_ms.as_deref())?;
     let prefix = query.prefix.unwrap_or_default();
-    let settings = broker.settings(node, prefix, budget).await?;
-    Ok(Json(settings.page()))
+    let mut settings = broker.settings(node, prefix, budget).await?.page();
+    if caller.role < Role::Operator {
+        settings.items.iter_mut().for_each(leave_paths_out);
+    }
+    Ok(Json(settings))
+}
+
+/// Viewers are not told where nodes have their files: `…` stands for the paths, and a place in a configuration has the name of its
+/// file alone.
+fn leave_paths_out(row: &mut SettingRow) {
+    let is_path = is_path(row.key.rsplit('.').next().unwrap_or_default());
+    let hide = |text: &mut String| {
+        *text = match is_path && text != "null" {
+            true => HIDDEN.to_owned(),
+            false => without_paths(text),
+        };
+    };
+    let elsewhere = row.differs.iter_mut().map(|differs| &mut differs.setting);
+    for setting in elsewhere.chain([&mut row.setting]) {
+        let Setting {
+            value,
+            place,
+            at_restart,
+            ..
+        } = setting;
+        value.iter_mut().chain(at_restart).for_each(hide);
+        if let Some(place) = place
+            && let Some((_, name)) = place.rsplit_once('/')
+        {
+            *place = name.to_owned();
+        }
+    }
+}
+
+/// What stands for a path.
+const HIDDEN: &str = "…";
+
+/// Whether the value of an option of this name is a path of a file or folder.
+fn is_path(name: &str) -> bool {
+    matches!(name, "file" | "path" | "dataDir") || name.ends_with("File")
+}
+
+/// A value in which options stand, such as a list of listeners, without their paths.
+fn without_paths(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once(": ") {
+        shown.push_str(before);
+        shown.push_str(": ");
+        let is_name = |c: char| c.is_ascii_alphanumeric();
+        let name = before.rsplit(|c| !is_name(c)).next().unwrap_or_default();
+        let quoted = behind.strip_prefix('"');
+        let end = match quoted {
+            // Behind the quote that is not escaped.
+            Some(quoted) => {
+                let mut quotes = quoted.match_indices('"').map(|(at, _)| at);
+                let end = quotes.find(|at| !quoted[..*at].ends_with('\\'));
+                end.map_or(behind.len(), |at| at + 2)
+            }
+            None => behind.find([',', '}', ']']).unwrap_or(behind.len()),
+        };
+        let (value, behind) = behind.split_at(end);
+        if is_path(name) && value != "null" {
+            shown.push_str(HIDDEN);
+            rest = behind;
+        } else if quoted.is_some() {
+            shown.push_str(value);
+            rest = behind;
+        } else {
+            // Further options may stand in it.
+            rest = &rest[before.len() + 2..];
+        }
+    }
+    shown.push_str(rest);
+    shown
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -85,4 +160,31 @@ pub(super) async fn stats(
     Params(budget): Params<BudgetParams>,
 ) -> Result<Json<Stats>, Problem> {
     Ok(Json(broker.stats(budget.budget()?).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_left_out_of_values_with_options_in_them() {
+        for (text, shown) in [
+            ("null", "null"),
+            ("7", "7"),
+            (
+                "[{host: a, path: /run/x, mode: 7}]",
+                "[{host: a, path: …, mode: 7}]",
+            ),
+            (
+                r#"[{ssl: {keyFile: "/a b\"c: d", certFile: null}, wsPath: "/mqtt"}]"#,
+                r#"[{ssl: {keyFile: …, certFile: null}, wsPath: "/mqtt"}]"#,
+            ),
+            (
+                r#"[{url: "http://a/file: b", file: x}]"#,
+                r#"[{url: "http://a/file: b", file: …}]"#,
+            ),
+        ] {
+            assert_eq!(without_paths(text), shown);
+        }
+    }
 }
