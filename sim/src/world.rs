@@ -109,6 +109,12 @@ pub(crate) enum Damages {
     Done,
 }
 
+/// Who belongs to the cluster: each version, and which each node knows.
+struct Membership {
+    versions: Vec<BTreeSet<u64>>,
+    known_version: BTreeMap<u64, usize>,
+}
+
 pub(crate) struct World {
     pub(crate) chance: Chance,
     pub(crate) now: u64,
@@ -126,9 +132,7 @@ pub(crate) struct World {
     agenda: BTreeMap<(u64, u64), Happening>,
     numbers: u64,
     calls: BTreeMap<u64, Call>,
-    /// Who belongs to the cluster: each version, and which each node knows.
-    versions: Vec<BTreeSet<u64>>,
-    known_version: BTreeMap<u64, usize>,
+    membership: Membership,
     /// What the first has last heard of the second.
     heard: BTreeMap<(u64, u64), Heard>,
     /// Which life of the second the first was last told of.
@@ -168,8 +172,10 @@ impl World {
             agenda: BTreeMap::new(),
             numbers: 0,
             calls: BTreeMap::new(),
-            versions: vec![BTreeSet::new()],
-            known_version: BTreeMap::new(),
+            membership: Membership {
+                versions: vec![BTreeSet::new()],
+                known_version: BTreeMap::new(),
+            },
             heard: BTreeMap::new(),
             told_lives: BTreeMap::new(),
             disturbed_at: 0,
@@ -209,7 +215,7 @@ impl World {
 
     /// The members, as of the latest change.
     pub(crate) fn members(&self) -> &BTreeSet<u64> {
-        &self.versions[self.versions.len() - 1]
+        &self.membership.versions[self.membership.versions.len() - 1]
     }
 
     /// Since when all nodes have reached each other for long enough that each knows it of all; `None`: they have not.
@@ -276,16 +282,18 @@ impl World {
     }
 
     fn change_members(&mut self, members: BTreeSet<u64>) {
-        self.versions.push(members);
+        self.membership.versions.push(members);
         // Somebody was told.
         let told = self.alive().first().copied();
-        let version = self.versions.len() - 1;
-        self.known_version.extend(told.map(|node| (node, version)));
+        let version = self.membership.versions.len() - 1;
+        self.membership
+            .known_version
+            .extend(told.map(|node| (node, version)));
     }
 
     fn start(&mut self, id: u64) {
         let (shards, now, founds) = (self.shards, self.now, id == 1);
-        let version = self.versions.len() - 1;
+        let version = self.membership.versions.len() - 1;
         if !self.members().contains(&id) {
             return;
         }
@@ -293,7 +301,7 @@ impl World {
         if node.life.is_some() {
             return;
         }
-        let others: Vec<u64> = self.versions[version]
+        let others: Vec<u64> = self.membership.versions[version]
             .iter()
             .copied()
             .filter(|other| *other != id)
@@ -302,7 +310,7 @@ impl World {
         node.start(shards, of_queues, founds, now, &others);
         self.disturbed_at = now;
         self.told_lives.retain(|(by, _), _| *by != id);
-        self.known_version.insert(id, version);
+        self.membership.known_version.insert(id, version);
         self.heard.retain(|(by, _), _| *by != id);
         self.note(&format!("{id} starts"));
         self.spread_membership();
@@ -466,9 +474,11 @@ impl World {
         let alive = self.alive();
         for by in &alive {
             let heard = self.network.heard_by(*by, &alive);
-            let versions = heard.iter().filter_map(|node| self.known_version.get(node));
+            let versions = heard
+                .iter()
+                .filter_map(|node| self.membership.known_version.get(node));
             let version = versions.copied().max().unwrap_or_default();
-            self.known_version.insert(*by, version);
+            self.membership.known_version.insert(*by, version);
             for node in heard {
                 let heard = Heard::of(&self.nodes[&node], self.now);
                 self.heard.insert((*by, node), heard);
@@ -494,9 +504,9 @@ impl World {
     }
 
     fn tell_members(&mut self, by: u64) {
-        let known = self.known_version[&by];
+        let known = self.membership.known_version[&by];
         // Who has been one, too: `evict` is for good.
-        for id in self.versions[..=known].iter().flatten() {
+        for id in self.membership.versions[..=known].iter().flatten() {
             // Of a node that was never heard, when it was heard of.
             let heard = Heard::of(&self.nodes[id], self.now);
             self.heard.entry((by, *id)).or_insert(heard);
@@ -505,7 +515,7 @@ impl World {
         let Some(life) = &self.nodes[&by].life else {
             return;
         };
-        let members = &self.versions[known];
+        let members = &self.membership.versions[known];
         let others: Vec<u64> = members.iter().copied().filter(|id| *id != by).collect();
         life.within(|node, own_now| {
             let all = self.heard.range((by, 0)..=(by, u64::MAX));

@@ -18,6 +18,14 @@ use tokio::sync::Notify;
 const SPARE: usize = 8;
 const LEAST_SPARE: usize = 4;
 
+/// What monitors ask for.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// Whether a monitor asks for this path. Such requests have places of their own, and are answered where connections are served.
+pub(crate) fn is_probe(path: &str) -> bool {
+    PROBES.contains(&path)
+}
+
 /// The places of a port.
 #[derive(Debug)]
 pub(crate) struct Places(Mutex<Table>);
@@ -31,7 +39,7 @@ struct Table {
     probes: usize,
     open: BTreeMap<Number, Open>,
     /// Counts up: numbers of connections, and the order in which they began to wait.
-    next: u64,
+    next: Number,
 }
 
 /// Of a connection.
@@ -82,7 +90,7 @@ impl Places {
             answers: 0,
             probes: 0,
             open: BTreeMap::new(),
-            next: 0,
+            next: Number(0),
         })))
     }
 
@@ -140,19 +148,19 @@ impl Places {
 
 impl Table {
     fn tick(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.next.0 += 1;
+        self.next.0
     }
 
     fn set(&mut self, number: Number, state: impl FnOnce(u64) -> State) -> bool {
         let state = state(self.tick());
-        let Some(open) = self.open.get_mut(&number) else {
-            return false;
-        };
-        let before = std::mem::replace(&mut open.state, state);
-        self.count(before, false);
-        self.count(state, true);
-        true
+        let open = self.open.get_mut(&number);
+        let before = open.map(|open| std::mem::replace(&mut open.state, state));
+        if let Some(before) = before {
+            self.count(before, false);
+            self.count(state, true);
+        }
+        before.is_some()
     }
 
     fn count(&mut self, state: State, begins: bool) {

@@ -12,9 +12,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use crate::connection::Connection;
-use crate::places::Work;
+use crate::places::{Work, is_probe};
 use crate::problem::{Kind, Problem};
-use crate::routes::is_probe;
 use crate::serve::REQUEST_TIME;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

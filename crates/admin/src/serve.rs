@@ -28,8 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::connection::{Connection, LONGEST_STREAM};
-use crate::places::{Admitted, Places};
-use crate::routes::is_probe;
+use crate::places::{Admitted, Places, is_probe};
 use crate::unread::{self, Unread};
 use crate::worker::{self, Worker};
 

@@ -1138,7 +1138,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         (
             "store_replicas_below_floor",
             "Replicas on this node whose log was damaged, until the others have sent what they may lack; they do not lead meanwhile",
-            |s| s.below_floor,
+            |s| s.below_floor.0,
         ),
         ("store_waiting", "Requests waiting", |s| s.waiting),
         (

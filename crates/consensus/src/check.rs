@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::Files;
-use crate::log_files::{Batches, FILE_HEADER, Kind, LogFile, Part, list, read};
+use crate::log_files::{Batches, FILE_HEADER, FileNumber, Kind, LogFile, Part, list, read};
 
 /// What each file of the engine's version 2 begins with: its name, the version, no alignment.
 const HEADER: [u8; FILE_HEADER] =
@@ -96,7 +96,7 @@ impl Check {
         let mut check = Self::default();
         let present = list(folder)?;
         for kind in [Kind::Rewritten, Kind::Appended] {
-            let numbers: Vec<u64> = present
+            let numbers: Vec<FileNumber> = present
                 .iter()
                 .filter(|file| file.kind == kind)
                 .map(|file| file.number)
@@ -120,7 +120,7 @@ impl Check {
         &mut self,
         folder: &Path,
         kind: Kind,
-        numbers: &[u64],
+        numbers: &[FileNumber],
         synced: Option<&BTreeMap<LogFile, u64>>,
     ) {
         let named = synced.into_iter().flat_map(BTreeMap::keys);
@@ -128,17 +128,19 @@ impl Check {
         let named = named.map(|file| file.number);
         let (first, last) = match numbers {
             [] => (u64::MAX, 0),
-            [first, ..] => (*first, numbers.last().copied().unwrap_or(*first)),
+            [first, .., last] => (first.0, last.0),
+            [only] => (only.0, only.0),
         };
         let mut missing = Vec::new();
         for number in named {
             match numbers.contains(&number) {
                 true => {}
-                false if number < first && !numbers.is_empty() => self.lacks_oldest = true,
+                false if number.0 < first && !numbers.is_empty() => self.lacks_oldest = true,
                 false => missing.push(number),
             }
         }
-        let gaps = (first..last).filter(|number| !numbers.contains(number));
+        let gaps = (first..last).map(FileNumber);
+        let gaps = gaps.filter(|number| !numbers.contains(number));
         missing.extend(gaps);
         missing.sort_unstable();
         missing.dedup();

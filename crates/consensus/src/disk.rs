@@ -34,9 +34,13 @@ pub(crate) struct Health {
 /// Bytes of a file.
 #[derive(Clone, Copy, Default)]
 struct FileEnd {
-    written: u64,
-    synced: u64,
+    written: Bytes,
+    synced: Bytes,
 }
+
+/// How many bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Bytes(u64);
 
 impl Health {
     /// The first sync that failed. What was written since the one before it may be lost, and the kernel
@@ -49,8 +53,8 @@ impl Health {
     pub(crate) fn set_ends(&self, ends: &BTreeMap<LogFile, u64>) {
         let ends = ends.iter().map(|(file, end)| {
             let end = FileEnd {
-                written: *end,
-                synced: *end,
+                written: Bytes(*end),
+                synced: Bytes(*end),
             };
             (*file, end)
         });
@@ -60,8 +64,8 @@ impl Health {
     /// How many bytes of each file are synced.
     pub(crate) fn synced_ends(&self) -> BTreeMap<LogFile, u64> {
         let ends = self.ends.lock();
-        let synced = ends.iter().filter(|(_, end)| end.synced > 0);
-        synced.map(|(file, end)| (*file, end.synced)).collect()
+        let synced = ends.iter().filter(|(_, end)| end.synced > Bytes(0));
+        synced.map(|(file, end)| (*file, end.synced.0)).collect()
     }
 
     /// When the last sync ended; now, if there was none.
@@ -73,7 +77,7 @@ impl Health {
     pub(crate) fn newest_end(&self) -> Option<(LogFile, u64)> {
         let ends = self.ends.lock();
         let (file, end) = ends.last_key_value()?;
-        (file.kind == Kind::Appended).then_some((*file, end.synced))
+        (file.kind == Kind::Appended).then_some((*file, end.synced.0))
     }
 
     fn change_end(&self, file: Option<LogFile>, change: impl FnOnce(&mut FileEnd)) {
@@ -161,7 +165,7 @@ impl Handle for OpenFile {
     fn truncate(&self, offset: usize) -> io::Result<()> {
         self.health.check()?;
         self.file.set_len(offset as u64)?;
-        let offset = offset as u64;
+        let offset = Bytes(offset as u64);
         self.health.change_end(self.name, |end| {
             end.written = end.written.min(offset);
             end.synced = end.synced.min(offset);
@@ -178,7 +182,7 @@ impl Handle for OpenFile {
             return Ok(());
         }
         let begin = Instant::now();
-        let mut written = 0;
+        let mut written = Bytes(0);
         self.health
             .change_end(self.name, |end| written = end.written);
         match self.file.sync() {
@@ -224,7 +228,7 @@ impl Write for Cursor {
             .map_err(plain)?;
         self.handle.health.counters.wrote(len);
         self.offset += len as u64;
-        let offset = self.offset;
+        let offset = Bytes(self.offset);
         self.handle.health.change_end(self.handle.name, |end| {
             end.written = end.written.max(offset);
         });

@@ -136,3 +136,15 @@ pub(crate) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 pub(crate) fn put_count(count: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
+
+pub(crate) fn encoded(id: &LogId) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_log_id(id, &mut out);
+    out
+}
+
+pub(crate) fn encoded_vote(vote: &Vote) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_vote(vote, &mut out);
+    out
+}

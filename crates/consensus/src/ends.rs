@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use crate::encoding::{Reader, put_bytes, put_count, put_optional_log_id, put_vote};
 use crate::files::{File, Files};
-use crate::log_files::{Kind, LogFile};
+use crate::log_files::{FileNumber, Kind, LogFile};
+use crate::request::{Change, Request, key};
 use crate::types::{LogId, Vote};
-use crate::wal::{Change, Request, key};
 
 const NAME: &str = "ends";
 
@@ -193,7 +193,7 @@ impl Ends {
         put_count(self.files.len(), &mut body);
         for (file, end) in &self.files {
             body.push(file.kind.encode());
-            body.extend_from_slice(&file.number.to_le_bytes());
+            body.extend_from_slice(&file.number.0.to_le_bytes());
             body.extend_from_slice(&end.to_le_bytes());
         }
         let room = LARGE - MAGIC.len() - 8 - 4 - CHECKSUM;
@@ -237,7 +237,7 @@ impl Ends {
         let is_orderly = reader.flag()?;
         let files = (0..reader.u32()?).map(|_| {
             let kind = Kind::decode(reader.u8()?)?;
-            let number = reader.u64()?;
+            let number = FileNumber(reader.u64()?);
             Some((LogFile { kind, number }, reader.u64()?))
         });
         let files = files.collect::<Option<_>>()?;
@@ -255,11 +255,15 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
+/// How often something was written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Count(u64);
+
 /// What is known of a log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Known {
     /// That of the newest whole slot.
-    pub(crate) count: u64,
+    pub(crate) count: Count,
     /// What that says.
     pub(crate) ends: Ends,
     /// How many bytes of each file were synced at the end: at least what the slot says.
@@ -271,7 +275,7 @@ fn hint(slot: &[u8]) -> Option<(u64, LogFile, u64)> {
     let (count, number, end) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let file = LogFile {
         kind: Kind::Appended,
-        number,
+        number: FileNumber(number),
     };
     (crc32fast::hash(&slot[..HINT - CHECKSUM]) == reader.u32()?).then_some((count, file, end))
 }
@@ -287,22 +291,21 @@ pub(crate) fn read(files: &dyn Files, folder: &Path) -> io::Result<Option<Known>
     let newest = slots
         .filter_map(Ends::decode)
         .max_by_key(|(count, _)| *count);
-    let Some((count, ends)) = newest else {
-        return Ok(None);
-    };
-    let mut synced = ends.files.clone();
-    let hints = HINTS.into_iter().filter_map(|begin| content.get(begin..));
-    // One that is older than the slot may be of a log that is no more.
-    for (since, file, end) in hints.filter_map(hint) {
-        if since >= count {
-            let known = synced.entry(file).or_default();
-            *known = end.max(*known);
+    Ok(newest.map(|(count, ends)| {
+        let mut synced = ends.files.clone();
+        let hints = HINTS.into_iter().filter_map(|begin| content.get(begin..));
+        // One that is older than the slot may be of a log that is no more.
+        for (since, file, end) in hints.filter_map(hint) {
+            if since >= count {
+                let known = synced.entry(file).or_default();
+                *known = end.max(*known);
+            }
         }
-    }
-    Ok(Some(Known {
-        count,
-        ends,
-        synced,
+        Known {
+            count: Count(count),
+            ends,
+            synced,
+        }
     }))
 }
 
@@ -312,19 +315,19 @@ pub(crate) struct EndsFile {
     path: PathBuf,
     /// Until the first write: the file cannot be made on a full disk.
     file: Option<Box<dyn File>>,
-    count: u64,
-    hints: u64,
+    count: Count,
+    hints: Count,
 }
 
 impl EndsFile {
-    /// `count`: that of the newest slot, 0 without one.
-    pub(crate) fn new(files: Arc<dyn Files>, folder: &Path, count: u64) -> Self {
+    /// `count`: that of the newest slot.
+    pub(crate) fn new(files: Arc<dyn Files>, folder: &Path, count: Count) -> Self {
         Self {
             files,
             path: path(folder),
             file: None,
             count,
-            hints: 0,
+            hints: Count(0),
         }
     }
 
@@ -333,17 +336,18 @@ impl EndsFile {
     /// # Errors
     /// The disk refuses.
     pub(crate) fn hint(&mut self, (file, end): (LogFile, u64)) -> io::Result<()> {
-        let Some(open) = &self.file else {
-            return Ok(());
-        };
         let mut bytes = [0; HINT];
-        bytes[..8].copy_from_slice(&self.count.to_le_bytes());
-        bytes[8..16].copy_from_slice(&file.number.to_le_bytes());
+        bytes[..8].copy_from_slice(&self.count.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&file.number.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&end.to_le_bytes());
         let checksum = crc32fast::hash(&bytes[..HINT - CHECKSUM]);
         bytes[HINT - CHECKSUM..].copy_from_slice(&checksum.to_le_bytes());
-        self.hints += 1;
-        write_all(&**open, &bytes, HINTS[(self.hints % 2) as usize])
+        self.hints.0 += 1;
+        let begin = HINTS[(self.hints.0 % 2) as usize];
+        match &self.file {
+            None => Ok(()),
+            Some(file) => write_all(&**file, &bytes, begin),
+        }
     }
 
     /// Writes and syncs.
@@ -355,12 +359,12 @@ impl EndsFile {
             Some(file) => file,
             None => self.file.insert(self.open()?),
         };
-        let count = self.count + 1;
+        let count = self.count.0 + 1;
         let bytes = ends.encode(count);
         let pair = if bytes.len() <= SMALL { 0 } else { 2 };
         write_all(&**file, &bytes, SLOTS[pair + (count % 2) as usize])?;
         file.sync()?;
-        self.count = count;
+        self.count = Count(count);
         Ok(())
     }
 

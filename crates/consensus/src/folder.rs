@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::files::PRIVATE_FILE;
-use crate::log::LogError;
+use crate::log_error::LogError;
 
 /// The log holds messages: its folders are for their owner only.
 pub(crate) const PRIVATE_FOLDER: u32 = 0o700;

@@ -21,12 +21,14 @@ use crate::floor::Floor;
 use crate::group_log::GroupLog;
 use crate::keep::KeptBack;
 use crate::log::Log;
-use crate::loss::{self, Missing};
+use crate::loss::Missing;
 use crate::machine::{Machine, Positions};
 use crate::mark::Mark;
 use crate::network::{Network, Peers};
+use crate::numbers::GroupId;
 use crate::record;
 use crate::seed::{self, Origin};
+use crate::settle::{Settled, Unsettled};
 use crate::snapshot::Receiving;
 use crate::standing::{Members, Standing, Watcher, why_stopped};
 use crate::types::{Reply, Types};
@@ -132,13 +134,12 @@ impl<C: Command> Group<C> {
         let wal = log.wal().clone();
         let durable = machine.durable().unwrap_or_default();
         prepare(&wal, id, birth, &durable).await?;
-        if let Some(missing) = loss::settle(&wal, id, node, birth, &durable).await? {
-            tracing::error!(
-                group = id,
-                "the log was damaged: {missing}. The replica goes on, and the others send it what it lacks; until then it votes \
-                 for nobody who may lack that, too"
-            );
-        }
+        let unsettled = Unsettled {
+            wal: &wal,
+            group: GroupId(id),
+            tables: &durable,
+        };
+        settled(id, unsettled.settle(node, birth == Birth::Alone).await)?;
         let positions = Arc::new(Positions::new(durable.clone()));
         let log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
             .await
@@ -381,6 +382,14 @@ impl<C: Command> Group<C> {
     }
 }
 
+impl<C: Command> Group<C> {
+    /// Whether the log here may lack entries that this replica has acknowledged, because it was damaged or deleted. Until
+    /// the leader has sent everything again the replica does not campaign, and may refuse its vote.
+    pub fn is_below_floor(&self) -> bool {
+        self.log.is_below_floor()
+    }
+}
+
 /// openraft's settings. The timer is switched on when there are others: its tick is all that an idle group
 /// costs, and while there is nobody else, nobody else could vote or lead.
 fn config(id: u64, options: &GroupOptions) -> Result<Config, openraft::ConfigError> {
@@ -452,6 +461,22 @@ async fn prepare(wal: &Wal, group: u64, birth: Birth, durable: &Mark) -> Result<
             Some(origin) if durable.index().is_none() => Err(StartError::Unborn { origin }),
             _ => Ok(()),
         },
+    }
+}
+
+/// Whether a replica whose log was damaged can start.
+fn settled(group: u64, outcome: io::Result<Settled>) -> Result<(), StartError> {
+    match outcome.map_err(StartError::Log)? {
+        Settled::Whole => Ok(()),
+        Settled::BelowFloor(missing) => {
+            tracing::error!(
+                group,
+                "the log was damaged: {missing}. The replica goes on, and the others send it what it lacks; until then it votes \
+                 for nobody who may lack that, too"
+            );
+            Ok(())
+        }
+        Settled::Lost(missing) => Err(StartError::Lost(missing)),
     }
 }
 

@@ -21,15 +21,19 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::command::Command;
-use crate::encoding::{Reader, put_log_id, put_vote};
+use crate::encoding::{Reader, encoded, encoded_vote};
 use crate::machine::Positions;
 use crate::mark::Mark;
 use crate::record::{self, Record};
-use crate::rpc::{End, MAX_NUMBER};
+use crate::request::{Append, Change, Request, key};
+use crate::rpc::End;
 use crate::seed::{Origin, origin};
 use crate::tail::Tail;
-use crate::types::{Entry, LogId, Membership, Payload, StoredMembership, Types, Vote, log_id};
-use crate::wal::{Append, Change, Request, Wal, key, unreadable};
+use crate::types::{
+    Entry, LogId, MAX_NUMBER, Membership, Payload, StoredMembership, TERMS_OF_COPIES, Types, Vote,
+    log_id, next_index,
+};
+use crate::wal::{Wal, unreadable};
 
 /// Entries taken from the tail, and bytes read from files, at a time.
 const CHUNK_ENTRIES: u64 = 256;
@@ -598,9 +602,6 @@ pub(crate) async fn append_sole_voter(
     Ok(entry.index)
 }
 
-/// More terms than a group had between two copies of the folders of its members.
-pub(crate) const TERMS_OF_COPIES: u64 = 1_000_000;
-
 /// Votes of `node` in a group that nobody serves are for later terms than before from now on.
 pub(crate) async fn leave_terms_behind(
     wal: &Wal,
@@ -662,10 +663,6 @@ pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
     wal.change(change).await
 }
 
-pub(crate) fn next_index(last: Option<LogId>) -> u64 {
-    last.map_or(0, |id| id.index + 1)
-}
-
 /// The last entry of a group, or the one that was purged last.
 pub(crate) fn last_id(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     last_entry(wal, group, purged(wal, group)?)
@@ -719,18 +716,6 @@ pub(crate) fn stored<T>(
             format!("group {group}: its {name} position is damaged"),
         )
     })
-}
-
-pub(crate) fn encoded(id: &LogId) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_log_id(id, &mut out);
-    out
-}
-
-pub(crate) fn encoded_vote(vote: &Vote) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_vote(vote, &mut out);
-    out
 }
 
 /// The first index of a range, and the first behind it.

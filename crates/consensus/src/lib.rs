@@ -22,6 +22,7 @@ mod command;
 mod disk;
 mod encoding;
 mod ends;
+mod engine;
 mod files;
 mod floor;
 mod folder;
@@ -33,18 +34,26 @@ mod group_log;
 mod handle;
 mod keep;
 mod log;
+mod log_error;
 mod log_files;
+#[cfg(feature = "simulation")]
+mod lose;
 mod loss;
 mod machine;
 mod mark;
 mod members;
 mod mend;
 mod network;
+mod numbers;
+mod options;
 mod record;
 mod recorder;
 mod replay;
+mod request;
 mod rpc;
 mod seed;
+mod settle;
+mod shorten;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod snapshot;
@@ -64,12 +73,15 @@ pub use group::{
     Birth, COMMAND_LIMIT, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError,
     RecoveryError, StartError,
 };
-pub use log::{Log, LogError, LogOptions};
+pub use log::Log;
+pub use log_error::LogError;
 pub use loss::Missing;
 pub use mark::{CorruptMark, Mark};
 pub use members::ChangeError;
 pub use network::{Network, Nobody, Unreachable};
-pub use seed::{EntryIndex, GroupId, Origin};
+pub use numbers::{EntryIndex, GroupId};
+pub use options::LogOptions;
+pub use seed::Origin;
 pub use snapshot::{SnapshotReader, SnapshotWriter, Tables};
 pub use standing::{Members, Standing};
 pub use state_machine::{Applied, StateMachine};

@@ -1,71 +1,40 @@
 //! The log of a node: one folder, one engine, one thread.
 
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use histogram::Snapshot;
 use parking_lot::Mutex;
-use raft_engine::{Config, Engine, ReadableSize, RecoveryMode, Version};
 use tokio::sync::watch;
 
 use crate::check::{Check, Damage, Finding};
 use crate::command::Command;
-use crate::disk::{Disk, Health};
+use crate::disk::Health;
 use crate::ends::{self, Ends, EndsFile, GroupEnd, Known};
+use crate::engine::{open_engine, refused};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
 use crate::group_log::{
     append_sole_voter, begin_anew, commands, delete, deleted, last_id, leave_terms_behind, purged,
     span, stored,
 };
+use crate::log_error::LogError;
 use crate::loss::{self, Missing, is_group};
 use crate::mark::Mark;
 use crate::mend;
+use crate::numbers::GroupId;
+use crate::options::LogOptions;
 use crate::recorder::Recorder;
 use crate::replay::Remains;
+use crate::request::{Change, Request, key};
 use crate::seed::{self, Origin};
+use crate::settle::Unsettled;
 use crate::standing::Members;
 use crate::stats::{LogStats, Places};
-use crate::wal::{Change, Condition, Request, Wal, Writer, key, to_io};
-
-/// Where the log is and how large its parts become.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The log's own folder; created when there is none.
-    pub directory: PathBuf,
-    /// At about this many bytes a merged write is closed; what comes later goes into the next.
-    pub batch_bytes: usize,
-    /// What groups may have waiting together; beyond, they wait to append.
-    pub queue_bytes: usize,
-    /// Bytes of one log file.
-    pub file_bytes: u64,
-    /// Beyond this many bytes of files, those are deleted that hold nothing but purged entries.
-    pub disk_bytes: u64,
-    /// How often, at most, files are looked through for deletion, unless another file has been filled.
-    pub purge_interval: Duration,
-    /// How often, at most, it is written down how far the log is synced; zero: before anything is acknowledged. What is
-    /// lost of a log since then, at its very end, is not noticed.
-    pub ends_interval: Duration,
-}
-
-impl LogOptions {
-    /// The defaults: 1 MiB, 64 MiB, 64 MiB, 256 MiB, 10 s, 1 s.
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            directory: directory.into(),
-            batch_bytes: 1 << 20,
-            queue_bytes: 64 << 20,
-            file_bytes: 64 << 20,
-            disk_bytes: 256 << 20,
-            purge_interval: Duration::from_secs(10),
-            ends_interval: Duration::from_secs(1),
-        }
-    }
-}
+use crate::wal::{Condition, Wal, Writer};
 
 /// What all groups of a node append to. Dropping it ends its thread, when that has written what waits;
 /// groups that live on are refused.
@@ -150,7 +119,7 @@ impl Log {
     /// # Errors
     /// What is kept of the group is damaged.
     pub fn missing(&self, group: u64, tables: &Mark) -> io::Result<Option<Missing>> {
-        loss::missing(&self.wal, group, tables)
+        self.unsettled(group, tables).missing()
     }
 
     /// The members of a group that has not been started here, as far as its log and its tables, which reach to `tables`,
@@ -159,7 +128,7 @@ impl Log {
     /// # Errors
     /// The log cannot be read.
     pub fn members(&self, group: u64, tables: &Mark) -> io::Result<Members> {
-        loss::members(&self.wal, group, tables)
+        self.unsettled(group, tables).members()
     }
 
     /// Has the replica of a group go on with what a damaged log has left of it. Gives what it lacks from now on, as
@@ -170,7 +139,7 @@ impl Log {
     /// # Errors
     /// The log cannot be read or written.
     pub async fn accept_loss(&self, group: u64, tables: &Mark) -> io::Result<Option<Missing>> {
-        loss::accept(&self.wal, group, tables).await
+        self.unsettled(group, tables).accept().await
     }
 
     /// Groups that have something in the log.
@@ -297,6 +266,14 @@ impl Log {
         }
     }
 
+    fn unsettled<'a>(&'a self, group: u64, tables: &'a Mark) -> Unsettled<'a> {
+        Unsettled {
+            wal: &self.wal,
+            group: GroupId(group),
+            tables,
+        }
+    }
+
     pub(crate) fn wal(&self) -> &Arc<Wal> {
         &self.wal
     }
@@ -367,8 +344,9 @@ fn prepare(
     }
     let file = EndsFile::new(files, folder.path(), count);
     let wal = Arc::new(Wal::new(engine, Some(folder), health, options));
-    let ends = complete(&wal, ends);
-    forget_apart(&wal);
+    let opened = Opened(&wal);
+    let ends = opened.complete(ends);
+    opened.forget_apart();
     let writer = Writer::new(wal.clone(), options, Recorder::new(ends, file, options));
     Ok((wal, writer, damage))
 }
@@ -431,132 +409,43 @@ impl Examined {
     }
 }
 
-/// With the groups of which `ends` says nothing: an earlier version has written the log.
-fn complete(wal: &Wal, mut ends: Ends) -> Ends {
-    for group in wal.group_ids() {
-        if is_group(group) && !ends.groups.contains_key(&group) {
-            // What cannot be read is left out; the group says so when it starts.
-            let end = GroupEnd {
-                vote: stored(wal, group, key::VOTE, |bytes| bytes.vote()).unwrap_or(None),
-                last: last_id(wal, group).unwrap_or(None),
-                purged: purged(wal, group).unwrap_or(None),
-                floor: deleted(wal, group).unwrap_or(None),
-            };
-            ends.groups.insert(group, end);
-        }
-    }
-    ends
-}
+/// A log whose engine is open and whose thread does not run yet.
+struct Opened<'a>(&'a Arc<Wal>);
 
-/// Forgets entries apart of groups whose loss is settled: a crash came between.
-fn forget_apart(wal: &Wal) {
-    for group in wal
-        .group_ids()
-        .into_iter()
-        .filter(|group| !is_group(*group))
-    {
-        if wal.get(loss::of_apart(group), key::LOSS).is_none() {
-            wal.push(Request::Change(Change {
-                group,
-                clean: true,
-                ..Change::default()
-            }));
-        }
-    }
-}
-
-/// Opens the engine in its folder.
-pub(crate) fn open_engine(
-    options: &LogOptions,
-    folder: &Path,
-    files: Arc<dyn Files>,
-    health: &Arc<Health>,
-) -> raft_engine::Result<Engine<Disk>> {
-    let directory = folder
-        .to_str()
-        .ok_or_else(|| io::Error::other("the name is not UTF-8"))?;
-    let config = Config {
-        dir: directory.to_owned(),
-        // What is torn is cut off before (`check.rs`).
-        recovery_mode: RecoveryMode::AbsoluteConsistency,
-        // Payloads are small or already compressed; the time is better spent elsewhere.
-        batch_compression_threshold: ReadableSize(0),
-        format_version: Version::V2,
-        target_file_size: ReadableSize(options.file_bytes),
-        purge_threshold: ReadableSize(options.disk_bytes.max(options.file_bytes)),
-        // A queue that drains gives its space back.
-        enable_log_recycle: false,
-        ..Config::default()
-    };
-    Engine::open_with_file_system(config, Arc::new(Disk::new(files, health.clone())))
-}
-
-/// Why the engine does not open.
-pub(crate) fn refused(error: raft_engine::Error, folder: &Path) -> LogError {
-    LogError::Io {
-        path: folder.to_owned(),
-        error: to_io(error),
-    }
-}
-
-/// Why a log does not open.
-#[derive(Debug)]
-pub enum LogError {
-    /// The operating system refused something.
-    Io {
-        /// File or folder.
-        path: PathBuf,
-        /// What it said.
-        error: io::Error,
-    },
-    /// Another process has it open.
-    Locked {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// There are files, and they are not those of a log.
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// It was written in another version.
-    Version {
-        /// The folder.
-        path: PathBuf,
-        /// What its `FORMAT` says.
-        found: String,
-    },
-    /// A crash has ended the repair of a damaged log, which is in no state to be looked at.
-    Mending {
-        /// The folder.
-        path: PathBuf,
-    },
-}
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Locked { path } => {
-                write!(f, "{}: another process uses this log", path.display())
+impl Opened<'_> {
+    /// With the groups of which `ends` says nothing: an earlier version has written the log.
+    fn complete(&self, mut ends: Ends) -> Ends {
+        let wal = self.0;
+        for group in wal.group_ids() {
+            if is_group(group) && !ends.groups.contains_key(&group) {
+                // What cannot be read is left out; the group says so when it starts.
+                let end = GroupEnd {
+                    vote: stored(wal, group, key::VOTE, |bytes| bytes.vote()).unwrap_or(None),
+                    last: last_id(wal, group).unwrap_or(None),
+                    purged: purged(wal, group).unwrap_or(None),
+                    floor: deleted(wal, group).unwrap_or(None),
+                };
+                ends.groups.insert(group, end);
             }
-            Self::Foreign { path } => write!(
-                f,
-                "{}: not empty, and not the folder of a log",
-                path.display()
-            ),
-            Self::Version { path, found } => write!(
-                f,
-                "{}: \"{found}\" was written by another version of HeraldMQ",
-                path.display()
-            ),
-            Self::Mending { path } => write!(
-                f,
-                "{}: a repair was interrupted, and goes on when a node is started with it",
-                path.display()
-            ),
+        }
+        ends
+    }
+
+    /// Forgets entries apart of groups whose loss is settled: a crash came between.
+    fn forget_apart(&self) {
+        let wal = self.0;
+        for group in wal
+            .group_ids()
+            .into_iter()
+            .filter(|group| !is_group(*group))
+        {
+            if wal.get(loss::of_apart(group), key::LOSS).is_none() {
+                wal.push(Request::Change(Change {
+                    group,
+                    clean: true,
+                    ..Change::default()
+                }));
+            }
         }
     }
 }
-
-impl std::error::Error for LogError {}

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::files::Files;
+use crate::numbers::GroupId;
 
 /// Bytes of a file's header in version 2: magic, version, alignment.
 pub(crate) const FILE_HEADER: usize = 53 + 8 + 8;
@@ -63,7 +64,18 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct LogFile {
     pub(crate) kind: Kind,
-    pub(crate) number: u64,
+    pub(crate) number: FileNumber,
+}
+
+/// The number of a file among those of its kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct FileNumber(pub(crate) u64);
+
+impl FileNumber {
+    /// The engine signs checksums with the low half of the number.
+    fn signature(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 impl LogFile {
@@ -74,13 +86,16 @@ impl LogFile {
             .into_iter()
             .find_map(|kind| {
                 let number = name.strip_suffix(kind.suffix())?.parse().ok()?;
-                Some(Self { kind, number })
+                Some(Self {
+                    kind,
+                    number: FileNumber(number),
+                })
             })
     }
 
     /// Where it is in a folder.
     pub(crate) fn path(self, folder: &Path) -> PathBuf {
-        folder.join(format!("{:016}{}", self.number, self.kind.suffix()))
+        folder.join(format!("{:016}{}", self.number.0, self.kind.suffix()))
     }
 }
 
@@ -130,7 +145,7 @@ impl Batch {
     pub(crate) fn items(&self, content: &[u8]) -> Option<Vec<Item>> {
         let mut reader = Footer {
             bytes: content.get(self.items.clone())?,
-            entries: 0,
+            entries: EntryBytes(0),
         };
         let count = reader.number()?;
         let items: Option<Vec<Item>> = (0..count).map(|_| reader.item()).collect();
@@ -187,16 +202,18 @@ pub(crate) enum Part {
     Unreadable(Range<usize>),
 }
 
+/// How many bytes.
+struct Budget(usize);
+
 /// The parts of a file behind its header.
 pub(crate) struct Batches<'a> {
     content: &'a [u8],
-    /// The engine signs checksums with the low half of the file's number.
-    signature: u32,
+    file: LogFile,
     /// Where what was certainly written ends.
     written: usize,
     offset: usize,
     /// Bytes that may still be looked at behind damage.
-    budget: usize,
+    budget: Budget,
 }
 
 impl<'a> Batches<'a> {
@@ -204,10 +221,10 @@ impl<'a> Batches<'a> {
     pub(crate) fn new(content: &'a [u8], file: LogFile, written: u64) -> Self {
         Self {
             content,
-            signature: file.number as u32,
+            file,
             written: usize::try_from(written).unwrap_or(usize::MAX),
             offset: FILE_HEADER,
-            budget: content.len().saturating_mul(MOST_SEARCHED),
+            budget: Budget(content.len().saturating_mul(MOST_SEARCHED)),
         }
     }
 
@@ -224,11 +241,11 @@ impl<'a> Batches<'a> {
     /// Whether whole batches follow each other from here to the end of what is written. One at least.
     fn leads_to_end(&mut self, begin: usize) -> bool {
         let mut offset = begin;
-        while self.budget > 0
-            && let Some(batch) = batch_at(self.content, offset, self.signature)
+        while self.budget.0 > 0
+            && let Some(batch) = batch_at(self.content, offset, self.file.number.signature())
         {
             let looked_at = batch.bytes.end - batch.entries.end;
-            self.budget = self.budget.saturating_sub(looked_at);
+            self.budget.0 = self.budget.0.saturating_sub(looked_at);
             offset = batch.bytes.end;
         }
         let is_end = || {
@@ -247,7 +264,7 @@ impl Iterator for Batches<'_> {
         if begin >= self.content.len() {
             return None;
         }
-        if let Some(batch) = batch_at(self.content, begin, self.signature) {
+        if let Some(batch) = batch_at(self.content, begin, self.file.number.signature()) {
             self.offset = batch.bytes.end;
             return Some(Part::Batch(batch));
         }
@@ -259,7 +276,7 @@ impl Iterator for Batches<'_> {
 /// A change of a group in a footer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Item {
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     pub(crate) what: What,
 }
 
@@ -278,16 +295,20 @@ pub(crate) enum What {
     Delete { key: Vec<u8> },
 }
 
+/// How many bytes of entries.
+#[derive(Clone, Copy)]
+struct EntryBytes(u32);
+
 /// A footer that is being read.
 struct Footer<'a> {
     bytes: &'a [u8],
     /// Bytes of the entries that were named so far.
-    entries: u32,
+    entries: EntryBytes,
 }
 
 impl Footer<'_> {
     fn item(&mut self) -> Option<Item> {
-        let group = self.number()?;
+        let group = GroupId(self.number()?);
         let what = match self.byte()? {
             1 => self.entries()?,
             2 => match self.byte()? {
@@ -314,9 +335,10 @@ impl Footer<'_> {
         let count = self.number()?;
         let first = if count > 0 { self.number()? } else { 0 };
         let at = (0..count).map(|_| {
-            let begin = self.entries;
-            self.entries = u32::try_from(self.number()?).ok()?;
-            (begin <= self.entries).then_some(begin..self.entries)
+            let begin = self.entries.0;
+            let end = u32::try_from(self.number()?).ok()?;
+            self.entries = EntryBytes(end);
+            (begin <= end).then_some(begin..end)
         });
         Some(What::Entries {
             first,

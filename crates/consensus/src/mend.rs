@@ -16,15 +16,16 @@ use raft_engine::LogBatch;
 
 use crate::check::Check;
 use crate::disk::Health;
-use crate::ends::{self, Ends, EndsFile, GroupEnd, Known};
+use crate::ends::{self, Count, Ends, EndsFile, GroupEnd, Known};
+use crate::engine::{open_engine, to_io};
 use crate::files::{Files, PRIVATE_FILE};
 use crate::folder::{PRIVATE_FOLDER, sync_folder};
-use crate::log::{LogError, LogOptions, open_engine};
+use crate::log_error::LogError;
 use crate::log_files::{LogFile, list};
 use crate::loss::apart;
+use crate::options::LogOptions;
 use crate::record::{Record, Records};
 use crate::replay::{EntryReader, Left, Remains};
-use crate::wal::to_io;
 
 /// Damaged logs that are kept, for people who want to look at them.
 const KEPT: usize = 3;
@@ -92,7 +93,8 @@ pub(crate) fn write(
 fn batches(left: &Left, entries: &[Record], behind: &[Record]) -> io::Result<Vec<LogBatch>> {
     let mut batches = vec![LogBatch::default()];
     let mut bytes = 0;
-    let all = [(left.group, entries), (apart(left.group), behind)];
+    let group = left.group.0;
+    let all = [(group, entries), (apart(group), behind)];
     for (group, record) in all
         .into_iter()
         .flat_map(|(group, records)| records.iter().map(move |record| (group, record)))
@@ -109,7 +111,7 @@ fn batches(left: &Left, entries: &[Record], behind: &[Record]) -> io::Result<Vec
     }
     if let Some(batch) = batches.last_mut() {
         for (key, value) in &left.values {
-            let put = batch.put(left.group, key.clone(), value.clone());
+            let put = batch.put(group, key.clone(), value.clone());
             put.map_err(to_io)?;
         }
     }
@@ -142,14 +144,14 @@ pub(crate) fn mend(
     go_on(files, folder, entries).map_err(failed)?;
     let (count, groups) = match known {
         Some(known) => (known.count, Some(&known.ends.groups)),
-        None => (0, None),
+        None => (Count::default(), None),
     };
     let check = Check::of(&**files, entries, None).map_err(failed)?;
     let end = |left: &Left| {
-        let known = groups.and_then(|groups| groups.get(&left.group));
+        let known = groups.and_then(|groups| groups.get(&left.group.0));
         left.end(known.copied().unwrap_or_default())
     };
-    let groups = remains.groups.iter().map(|left| (left.group, end(left)));
+    let groups = remains.groups.iter().map(|left| (left.group.0, end(left)));
     let ends = Ends {
         is_orderly: false,
         files: check.ends,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Health;
 use crate::ends::{DELAY, Ends, EndsFile};
-use crate::log::LogOptions;
-use crate::wal::Request;
+use crate::options::LogOptions;
+use crate::request::Request;
 
 /// What is on the disk for certain, and the file that says so.
 pub(crate) struct Recorder {

@@ -17,15 +17,15 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::check::{Check, Damage};
-use crate::encoding::Reader;
+use crate::encoding::{Reader, encoded, encoded_vote};
 use crate::ends::{Ends, GroupEnd, Known};
 use crate::files::Files;
-use crate::group_log::{TERMS_OF_COPIES, encoded, encoded_vote, next_index};
 use crate::log_files::{Batch, Batches, Item, Kind, LogFile, Part, What, read};
 use crate::loss::Loss;
+use crate::numbers::{EntryIndex, GroupId};
 use crate::record::Record;
-use crate::types::{LogId, Vote};
-use crate::wal::key;
+use crate::request::key;
+use crate::types::{LogId, TERMS_OF_COPIES, Vote, next_index};
 
 /// The key of raft-engine's own under which it marks batches that count only together.
 const ATOMIC: &[u8] = b"__\x01";
@@ -115,10 +115,9 @@ impl Replay {
             Some((id, ATOMIC_BEGIN)) => drop(self.atomic.insert(id, vec![(file, batch, items)])),
             Some((id, mark)) => {
                 // One whose beginning is lost does not count: what it moves is in older files still.
-                let Some(begun) = self.atomic.get_mut(&id) else {
-                    return;
-                };
-                begun.push((file, batch, items));
+                if let Some(begun) = self.atomic.get_mut(&id) {
+                    begun.push((file, batch, items));
+                }
                 if mark == ATOMIC_END {
                     for (file, batch, items) in self.atomic.remove(&id).unwrap_or_default() {
                         self.apply(file, &batch, items);
@@ -131,7 +130,7 @@ impl Replay {
     fn apply(&mut self, file: LogFile, batch: &Batch, items: Vec<Item>) {
         for item in items {
             if atomic_mark(&item).is_none() {
-                let contents = self.groups.entry(item.group).or_default();
+                let contents = self.groups.entry(item.group.0).or_default();
                 contents.take(file, batch, item.what);
             }
         }
@@ -147,7 +146,7 @@ impl Replay {
 
 fn atomic_mark(item: &Item) -> Option<(u64, u8)> {
     match &item.what {
-        What::Put { key, value } if key == ATOMIC => Some((item.group, *value.first()?)),
+        What::Put { key, value } if key == ATOMIC => Some((item.group.0, *value.first()?)),
         _ => None,
     }
 }
@@ -155,7 +154,7 @@ fn atomic_mark(item: &Item) -> Option<(u64, u8)> {
 /// What is left of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     /// What is kept beside the entries, as it is to be written.
     pub(crate) values: BTreeMap<Vec<u8>, Vec<u8>>,
     last: Option<LogId>,
@@ -355,7 +354,7 @@ fn judge_group(
     let loss = is_hurt.then(|| {
         let known_last = known.last.filter(|_| is_short).map(|id| id.index);
         Loss {
-            first: next_index(last),
+            first: EntryIndex(next_index(last)),
             behind,
             last: known_last.max(unreadable).max(behind.map(|(_, end)| end)),
             is_open: is_short && !is_exact || may_be_short,
@@ -374,7 +373,7 @@ fn judge_group(
     put(key::DELETED, floor.as_ref().map(encoded));
     put(key::LOSS, loss.as_ref().map(Loss::encode));
     Left {
-        group,
+        group: GroupId(group),
         values,
         last,
         entries,

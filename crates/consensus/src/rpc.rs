@@ -10,13 +10,10 @@ use crate::command::Command;
 use crate::encoding::{Reader, put_bytes, put_count, put_optional_log_id, put_vote};
 use crate::mark::Mark;
 use crate::record::Record;
-use crate::types::{Entry, LogId, Payload, Types, Vote};
+use crate::types::{Entry, LogId, MAX_NUMBER, Payload, Types, Vote};
 
 /// First byte of each request and each answer.
 const FORMAT: u8 = 1;
-
-/// Entries and terms beyond are not reached in the life of a group; they would overflow when counted on.
-pub(crate) const MAX_NUMBER: u64 = u64::MAX >> 1;
 
 mod kind {
     pub(super) const APPEND: u8 = 1;

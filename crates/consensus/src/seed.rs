@@ -13,10 +13,12 @@
 use std::fmt;
 use std::io;
 
-use crate::encoding::Reader;
-use crate::group_log::{encoded, stored};
+use crate::encoding::{Reader, encoded};
+use crate::group_log::stored;
 use crate::mark::seed_id;
-use crate::wal::{Change, Wal, key};
+use crate::numbers::{EntryIndex, GroupId};
+use crate::request::{Change, key};
+use crate::wal::Wal;
 
 /// The entry that a seeded group's first state comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,14 +28,6 @@ pub struct Origin {
     /// Its place there.
     pub index: EntryIndex,
 }
-
-/// The number of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupId(pub u64);
-
-/// The index of an entry in the log of its group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EntryIndex(pub u64);
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

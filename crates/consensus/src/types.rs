@@ -23,9 +23,20 @@ pub(crate) type SnapshotMeta = openraft::SnapshotMeta<CommittedLeaderId, u64, Em
 pub(crate) type Payload<C> = EntryPayload<C, u64, EmptyNode>;
 pub(crate) type Entry<C> = openraft::Entry<CommittedLeaderIdOf<Types<C>>, Payload<C>>;
 
+/// Entries and terms beyond are not reached in the life of a group; they would overflow when counted on.
+pub(crate) const MAX_NUMBER: u64 = u64::MAX >> 1;
+
 pub(crate) fn log_id(term: u64, index: u64) -> LogId {
     LogId::new(CommittedLeaderId::new(term), index)
 }
+
+/// The index of the entry behind this one.
+pub(crate) fn next_index(last: Option<LogId>) -> u64 {
+    last.map_or(0, |id| id.index + 1)
+}
+
+/// More terms than a group had between two copies of the folders of its members.
+pub(crate) const TERMS_OF_COPIES: u64 = 1_000_000;
 
 /// openraft's parameters for groups that agree on `C`.
 pub(crate) struct Types<C>(PhantomData<fn() -> C>);

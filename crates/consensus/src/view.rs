@@ -20,17 +20,23 @@ use crate::check::{Check, Finding};
 use crate::command::Command;
 use crate::disk::Health;
 use crate::ends;
+use crate::engine::{open_engine, refused};
 use crate::files::{File, Files, RealFiles};
 use crate::folder;
 use crate::group::{StartError, check_fit};
-use crate::group_log::{commands, has_new_tables, next_index, span};
-use crate::log::{Examined, LogError, LogOptions, open_engine, refused};
+use crate::group_log::{commands, has_new_tables, span};
+use crate::log::Examined;
+use crate::log_error::LogError;
 use crate::log_files::{self, LogFile};
-use crate::loss::{Verdict, is_group, loss};
+use crate::loss::is_group;
 use crate::mark::Mark;
 use crate::mark::seed_id;
 use crate::mend;
+use crate::numbers::GroupId;
+use crate::options::LogOptions;
 use crate::seed::{self, Origin};
+use crate::settle::Unsettled;
+use crate::types::next_index;
 use crate::wal::Wal;
 
 /// A log that nobody has open. The caller sees to it that nobody opens it meanwhile.
@@ -148,11 +154,15 @@ impl LogView {
     /// # Errors
     /// Why it would not.
     pub fn check_fit(&self, group: u64, tables: &Mark) -> Result<(), StartError> {
-        if let Some(loss) = loss(&self.wal, group).map_err(StartError::Log)? {
-            return match loss.judge(tables.next_index()) {
-                Verdict::Lacks(missing) => Err(StartError::Lost(missing)),
-                Verdict::GoesOnApart | Verdict::BeginsAnew => Ok(()),
-            };
+        let replica = Unsettled {
+            wal: &self.wal,
+            group: GroupId(group),
+            tables,
+        };
+        match replica.missing().map_err(StartError::Log)? {
+            Some(missing) => return Err(StartError::Lost(missing)),
+            None if replica.loss().map_err(StartError::Log)?.is_some() => return Ok(()),
+            None => {}
         }
         if has_new_tables(&self.wal, group, tables.log_id).map_err(StartError::Log)? {
             return Ok(());

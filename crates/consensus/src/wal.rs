@@ -14,16 +14,17 @@ use std::{fs, io};
 
 use histogram::Snapshot;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use raft_engine::{Command, Engine, LogBatch};
+use raft_engine::{Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::disk::{Disk, Health, is_full, is_scarce};
+use crate::engine::to_io;
 use crate::folder::Folder;
-use crate::log::LogOptions;
+use crate::options::LogOptions;
 use crate::record::{Record, Records};
 use crate::recorder::Recorder;
+use crate::request::{Change, Request};
 use crate::stats::LogStats;
-use crate::types::LogId;
 
 /// How long a write waits for space at first; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -44,56 +45,6 @@ pub enum Condition {
     /// A write or a sync failed. Nothing is acknowledged any more: the process should end, and start
     /// again when the disk is in order.
     Failed(Arc<str>),
-}
-
-/// Entries of one group that are to be written.
-pub(crate) trait Append: Send {
-    fn group(&self) -> u64;
-    /// Encodes them: once, or again when the write has to be repeated.
-    fn records(&self) -> Vec<Record>;
-    /// How far the group had agreed by then: written along, never for its own sake.
-    fn committed(&self) -> Option<Vec<u8>>;
-    /// The index of the first one; `None`: there is none.
-    fn first(&self) -> Option<u64>;
-    fn last(&self) -> Option<LogId>;
-    fn entries(&self) -> usize;
-    fn bytes(&self) -> usize;
-    fn complete(self: Box<Self>, outcome: io::Result<()>);
-}
-
-/// Keys of what is kept beside the entries of a group.
-pub(crate) mod key {
-    pub(crate) const VOTE: &[u8] = b"vote";
-    pub(crate) const COMMITTED: &[u8] = b"committed";
-    pub(crate) const PURGED: &[u8] = b"purged";
-    pub(crate) const TABLES: &[u8] = b"tables";
-    /// Where the log ended that was deleted.
-    pub(crate) const DELETED: &[u8] = b"deleted";
-    /// The entry of another group that the group's first state comes from.
-    pub(crate) const ORIGIN: &[u8] = b"origin";
-    /// What the log has lost of the group, until it is decided what becomes of the replica.
-    pub(crate) const LOSS: &[u8] = b"loss";
-}
-
-/// A change of one group that openraft does not wait for as for entries.
-#[derive(Default)]
-pub(crate) struct Change {
-    pub(crate) group: u64,
-    /// First forget the group.
-    pub(crate) clean: bool,
-    /// Entries that follow each other.
-    pub(crate) entries: Vec<Record>,
-    pub(crate) puts: Vec<(&'static [u8], Vec<u8>)>,
-    /// Forget what is kept under these keys.
-    pub(crate) deletes: Vec<&'static [u8]>,
-    /// Forget the entries before this index.
-    pub(crate) compact_to: Option<u64>,
-    pub(crate) done: Option<oneshot::Sender<io::Result<()>>>,
-}
-
-pub(crate) enum Request {
-    Append(Box<dyn Append>),
-    Change(Change),
 }
 
 /// What groups and the log's thread share.
@@ -611,78 +562,6 @@ impl Writer {
     }
 }
 
-impl Request {
-    pub(crate) fn group(&self) -> u64 {
-        match self {
-            Self::Append(append) => append.group(),
-            Self::Change(change) => change.group,
-        }
-    }
-
-    /// Whether it says something about votes, which must never be forgotten.
-    fn is_promise(&self) -> bool {
-        match self {
-            Self::Append(_) => false,
-            Self::Change(change) => {
-                let mut keys = change
-                    .puts
-                    .iter()
-                    .map(|(key, _)| *key)
-                    .chain(change.deletes.iter().copied());
-                keys.any(|key| key == key::VOTE || key == key::DELETED)
-            }
-        }
-    }
-
-    fn entries(&self) -> usize {
-        match self {
-            Self::Append(append) => append.entries(),
-            Self::Change(_) => 0,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Append(append) => append.bytes(),
-            Self::Change(_) => 0,
-        }
-    }
-
-    fn frees(&self) -> bool {
-        matches!(self, Self::Change(change) if change.clean || change.compact_to.is_some())
-    }
-
-    fn add_to(&self, batch: &mut LogBatch) -> raft_engine::Result<()> {
-        match self {
-            Self::Append(append) => {
-                let group = append.group();
-                batch.add_entries::<Records>(group, &append.records())?;
-                if let Some(committed) = append.committed() {
-                    batch.put(group, key::COMMITTED.to_vec(), committed)?;
-                }
-            }
-            Self::Change(change) => {
-                if change.clean {
-                    batch.add_command(change.group, Command::Clean);
-                }
-                if !change.entries.is_empty() {
-                    batch.add_entries::<Records>(change.group, &change.entries)?;
-                }
-                for (key, value) in &change.puts {
-                    batch.put(change.group, key.to_vec(), value.clone())?;
-                }
-                for key in &change.deletes {
-                    batch.delete(change.group, key.to_vec());
-                }
-                if let Some(index) = change.compact_to {
-                    batch.add_command(change.group, Command::Compact { index });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 fn take(queue: &mut MutexGuard<'_, Queue>, max_bytes: usize) -> Vec<Request> {
     let mut bytes = 0;
     let mut requests = Vec::new();
@@ -699,11 +578,4 @@ fn take(queue: &mut MutexGuard<'_, Queue>, max_bytes: usize) -> Vec<Request> {
 pub(crate) fn unreadable(group: u64, index: u64, why: &str) -> io::Error {
     let message = format!("group {group}: its log is damaged at or after entry {index}: {why}");
     io::Error::new(io::ErrorKind::InvalidData, message)
-}
-
-pub(crate) fn to_io(error: raft_engine::Error) -> io::Error {
-    match error {
-        raft_engine::Error::Io(error) => error,
-        other => io::Error::other(other.to_string()),
-    }
 }

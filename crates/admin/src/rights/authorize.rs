@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
@@ -275,26 +275,19 @@ fn is_of_proxy(name: &str) -> bool {
 
 /// Whether a browser says that a page of another origin has sent the request. A program that is no browser says nothing of the kind.
 fn is_of_other_page(headers: &HeaderMap) -> bool {
-    if headers
-        .get(FETCH_SITE)
-        .is_some_and(|site| site == "cross-site")
-    {
-        return true;
-    }
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return false;
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
     };
-    let own = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let of_page = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.split_once("://"));
-    match (of_page, own) {
-        (Some((_, of_page)), Some(own)) => !of_page.eq_ignore_ascii_case(own),
-        _ => true,
-    }
+    let is_cross_site = text(FETCH_SITE) == Some("cross-site");
+    let is_foreign = headers.contains_key(header::ORIGIN) && {
+        let page = text(header::ORIGIN).and_then(|origin| origin.split_once("://"));
+        let own = text(header::HOST);
+        page.zip(own)
+            .is_none_or(|((_, page), own)| !page.eq_ignore_ascii_case(own))
+    };
+    is_cross_site || is_foreign
 }
 
 /// Lets a request for the metrics through whose `Host` names this node.
@@ -407,8 +400,6 @@ fn log(
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn rights(anonymous: Anonymous) -> Rights {

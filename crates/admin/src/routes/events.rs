@@ -207,11 +207,8 @@ impl Watch {
                     watch.ask().await;
                     watch
                 });
-                // The node stops.
-                let Ok(asked) = asked.await else {
-                    return None;
-                };
-                watch = asked;
+                // An error: the node stops.
+                watch = asked.await.ok()?;
             }
         })
     }

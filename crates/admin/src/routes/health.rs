@@ -14,9 +14,6 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PROTOBUF: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-/// The paths.
-pub(super) const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
-
 pub(super) const NOT_READY: &str = "not ready\n";
 
 pub(super) async fn healthy() -> &'static str {

@@ -76,11 +76,6 @@ pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
         .with_state(api)
 }
 
-/// Whether a monitor asks for this path. Such requests have places of their own, and are answered where connections are served.
-pub(crate) fn is_probe(path: &str) -> bool {
-    health::PATHS.contains(&path)
-}
-
 /// What is answered before the node serves.
 pub fn not_ready() -> Router {
     let says_no = || async { (StatusCode::SERVICE_UNAVAILABLE, health::NOT_READY) };

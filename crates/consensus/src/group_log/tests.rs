@@ -12,8 +12,8 @@ use tokio::runtime::Builder;
 
 use super::*;
 use crate::files::Files;
-use crate::floor::{Shortened, floor_of, shorten};
 use crate::machine::Machine;
+use crate::shorten::{Shortened, floor_of};
 use crate::simulation::{Loss, SimulatedDisk};
 use crate::types::{Payload, log_id};
 use crate::{Applied, CorruptCommand, Log, LogOptions, Mark, StateMachine};
@@ -284,7 +284,7 @@ fn a_vote_is_not_saved_before_it_is_on_the_disk() {
 /// Cuts the log of the group, which is not open, and opens it after a power loss.
 async fn shortened(node: &mut Node, cut: Shortened) -> GroupLog<Number> {
     let wal = node.log.as_ref().expect("it is open").wal().clone();
-    let begun = shorten(&wal, 1, cut).await;
+    let begun = cut.write(&wal, 1).await;
     begun.expect("it is written");
     drop(wal);
     node.lose_power();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use consensus::simulation::{Chance, Loss, SimulatedDisk};
-use consensus::{Damage, Files, Log, LogOptions, LogView, StartError};
+use consensus::{Damage, EntryIndex, Files, Log, LogOptions, LogView, StartError};
 
 use crate::ledger::{DEADLINE, Ledger, Note, Scratch, open, runtime, start, try_start, write};
 
@@ -353,7 +353,7 @@ fn a_flipped_bit_in_an_entry_stops_its_group_only() {
     runtime().block_on(async {
         let why = try_start(2, &log, &Ledger::default()).await.err();
         assert!(
-            matches!(why, Some(StartError::Lost(missing)) if missing.first == 6),
+            matches!(why, Some(StartError::Lost(missing)) if missing.first == EntryIndex(6)),
             "{why:?}"
         );
         start(&log, &healthy).await.shutdown().await;
@@ -397,7 +397,7 @@ fn a_loss_is_told_at_each_start_until_it_is_accepted() {
         let lost = log.accept_loss(2, &mark).await.expect("it is accepted");
         let lost = lost.expect("something is lost");
         log.make_sole_voter(2, 1, &mark).await.expect("written");
-        assert_eq!((lost.first, lost.last), (9, Some(11)));
+        assert_eq!((lost.first, lost.last), (EntryIndex(9), Some(11)));
         assert_eq!(lost.to_string(), "entries 9 to 11 are missing");
         let group = try_start(2, &log, &ledger).await.expect("it starts");
         group.recovered().await.expect("it leads");
@@ -519,7 +519,7 @@ fn a_log_that_is_closed_says_that_it_ends_there() {
         panic!("{:?}", started.err());
     };
     assert!(!missing.is_open, "{missing}");
-    assert_eq!(missing.last, Some(missing.first));
+    assert_eq!(missing.last, Some(missing.first.0));
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl<M: Kind> ShardSet<M> {
             sum.stopped += u64::from(has_replica && shard.look(|_| ()).is_none());
             let group = shard.routing.group.borrow();
             let is_below_floor = group.as_ref().is_some_and(|group| group.is_below_floor());
-            sum.below_floor += u64::from(is_below_floor);
+            sum.below_floor.0 += u64::from(is_below_floor);
             drop(group);
             sum.led += u64::from(shard.routing.is_here());
             sum.forwarded += stats.forwarded.load(Ordering::Relaxed);

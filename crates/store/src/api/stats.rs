@@ -74,7 +74,7 @@ pub struct ShardStats {
     /// Shards whose replica here cannot be used: its tables or its log are damaged. In a cluster other replicas may serve them.
     pub stopped: u64,
     /// Replicas here whose log was damaged, until the others have sent what it may lack.
-    pub below_floor: u64,
+    pub below_floor: Total,
     /// Batches applied.
     pub batches: u64,
     /// Requests in these.
