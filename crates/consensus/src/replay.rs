@@ -6,7 +6,7 @@
 //! - entries behind a hole are kept apart: they count when the group's tables turn out to reach beyond the hole;
 //! - a group that has less than `ends` says, or that may have had more than is left, carries a [`Loss`].
 //!
-//! What becomes of a group with a loss is decided when it starts (`loss.rs`), because only then it is known how far its tables
+//! What becomes of a group with a loss is decided when it starts (`settle.rs`), because only then it is known how far its tables
 //! reach and who votes.
 //!
 //! Invariant: no group is without a loss that has, in a place that was synced, lost anything it needs.
