@@ -130,6 +130,48 @@ def test_flipped_bits_in_the_log_are_found_with_their_place(data):
     verify(data, code=1, mentions=[log.name, "damaged from byte 69"])
 
 
+def retained(broker: Broker) -> set:
+    with broker.client("asks") as client, broker.client("publisher") as publisher:
+        client.subscribe("state/#", qos=1)
+        publisher.published("state/last", "")
+        found = set()
+        while (topic := client.message().topic) != "state/last":
+            found.add(topic)
+        return found
+
+
+def test_a_shard_goes_on_without_what_damage_has_lost(tmp_path):
+    folder = tmp_path / "data"
+    topics = [f"state/{number:02}" for number in range(20)]
+    with Broker(data_dir=folder) as broker:
+        with broker.client("publisher") as publisher:
+            for topic in topics:
+                publisher.published(topic, f"payload of {topic}", retain=True)
+        broker.kill()
+    log = next((folder / "log").rglob("*.raftlog"))
+    flip(log, log.read_bytes().index(b"payload of state/12"))
+    said = verify(folder, code=1, mentions=[log.name, "damaged from byte", "retain store, shard 0", "missing"])
+    assert "session store" not in said and "inbox store" not in said
+    with Broker(data_dir=folder) as broker:
+        until(lambda: broker.metric("heraldmq_store_shards_stopped", store="retain") == 1, 10, "the shard is to stop")
+        assert broker.metric("heraldmq_store_log_damage") == 1
+        with broker.client("ann", clean=False, props={"session_expiry": DAY_S}) as client:
+            client.disconnect()
+    # The log is another one by now, and what is missing is still missing.
+    verify(folder, code=1, mentions=["retain store, shard 0", "missing"])
+    refused = run("store", "recover", folder, "--accept-damage", "retain/7")
+    assert refused.returncode == 1 and "no shard 7" in refused.stderr, refused
+    wrong = run("store", "recover", folder, "--accept-damage", "retain")
+    assert wrong.returncode == 2 and "retain/0" in wrong.stderr, wrong
+    for expected in ("retain 0: goes on; LOST: ", "retain 0: nothing is missing"):
+        done = run("store", "recover", folder, "--accept-damage", "retain/0")
+        assert done.returncode == 0 and expected in done.stdout, done
+    verify(folder, code=0, mentions=["OK"])
+    with Broker(data_dir=folder) as broker:
+        assert broker.metric("heraldmq_store_log_damage") == 0
+        assert retained(broker) == set(topics[:12])
+
+
 def test_a_torn_end_of_the_log_is_noted_and_nothing_wrong(data):
     log = next((data / "log").rglob("*.raftlog"))
     with log.open("ab") as file:
