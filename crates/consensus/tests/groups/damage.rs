@@ -523,6 +523,43 @@ fn a_log_that_is_closed_says_that_it_ends_there() {
 }
 
 #[test]
+fn a_vote_is_not_forgotten_with_the_write_that_held_it() {
+    const TERM: u64 = 50_000_000;
+    for end in [End::Orderly, End::Killed] {
+        let closed = two_groups(1 << 20, InTables(3));
+        let path = closed.files(".raftlog").remove(0);
+        let before = closed.len(&path);
+        let log = closed.open();
+        let vote = log.leave_terms_behind(1, 1, TERM);
+        runtime().block_on(vote).expect("it is written");
+        // At once: nothing but the vote itself may have had it written down.
+        let killed = closed.copy();
+        drop(log);
+        let copy = match end {
+            End::Orderly => closed.copy(),
+            End::Killed => killed,
+        };
+        let path = copy.files(".raftlog").remove(0);
+        copy.disk.edit(&path, |content| content.truncate(before));
+        let log = copy.open();
+        assert!(!log.damage().is_empty(), "the write is missing");
+        let ledger = copy.ledgers[0].after_crash();
+        runtime().block_on(async {
+            let mark = ledger.durable_mark();
+            if log.missing(1, &mark).expect("it can be read").is_some() {
+                log.accept_loss(1, &mark).await.expect("it is accepted");
+                log.make_sole_voter(1, 1, &mark).await.expect("written");
+            }
+            let group = try_start(1, &log, &ledger).await.expect("it starts");
+            group.recovered().await.expect("it leads");
+            let term = group.watch().borrow().term;
+            assert!(term > TERM, "it leads in term {term}");
+            group.shutdown().await;
+        });
+    }
+}
+
+#[test]
 fn bytes_that_a_client_sent_are_never_taken_for_a_batch() {
     // What is written here into one log is sent to another as the content of a note.
     let forged = two_groups(1 << 20, InTables(0));
