@@ -4,9 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::RequestExt as _;
 use axum::body::{Body, to_bytes};
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -34,17 +33,23 @@ impl RequestId {
 
 /// Reads the body of a request that changes something or asks with a body, before it takes a turn: the time that a body needs is
 /// that of its connection alone, which may be closed for another one meanwhile.
-pub(crate) async fn read_body(request: Request, next: Next) -> Result<Response, Problem> {
+///
+/// The state gives the longest body in bytes of a path.
+pub(crate) async fn read_body(
+    State(longest): State<fn(&str) -> usize>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(next.run(request).await);
     }
     let connection = request.extensions().get::<Connection>().cloned();
-    let (parts, body) = request.with_limited_body().into_parts();
+    let longest = longest(request.uri().path());
+    let (parts, body) = request.into_parts();
     if let Some(connection) = &connection {
         connection.waits();
     }
-    // The limit is that of the path.
-    let body = to_bytes(body, usize::MAX).await.map_err(|error| {
+    let body = to_bytes(body, longest).await.map_err(|error| {
         tracing::debug!(%error, "the body of a request was not read");
         Problem::new(Kind::TooLarge, "the body is longer than this path reads")
     })?;

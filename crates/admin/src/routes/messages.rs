@@ -25,6 +25,9 @@ const MOST_OF_A_REQUEST: usize = 1_000;
 /// The largest body of a request with many messages, in bytes.
 pub(super) const LARGEST_BULK: usize = 1024 * 1024;
 
+/// Where it is sent to.
+pub(super) const BULK: &str = "/api/v1/publish/bulk";
+
 /// Publishes a message. The answer comes when a client's acknowledgement would: with QoS 1 and 2, each durable session that gets
 /// the message has it on a majority of nodes. Nobody's rules judge it. 503 `not-stored`: a client would not be acknowledged.
 #[utoipa::path(post, path = "/api/v1/publish", tag = "messages", params(BudgetParams), request_body = NewMessage, responses((status = 200, body = PublishedMessage)))]

@@ -52,20 +52,16 @@ pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
     let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker));
     let api = Api::new(broker);
     let may = |role| middleware::from_fn_with_state((gate.clone(), role), authorize);
+    let bodies =
+        middleware::from_fn_with_state(longest_body as fn(&str) -> usize, requests::read_body);
     let [viewers, operators, administrators] = Role::ALL.map(|role| {
         let (routes, _) = group(role).split_for_parts();
         // Rights first, then the body, and a turn last: bodies that do not come keep nobody out.
-        routes
-            .route_layer(middleware::from_fn(requests::read_body))
-            .route_layer(may(role))
+        routes.route_layer(bodies.clone()).route_layer(may(role))
     });
     let (logins, _) = logins().split_for_parts();
     public(rights)
-        .merge(
-            logins
-                .route_layer(middleware::from_fn(requests::read_body))
-                .layer(Extension(gate)),
-        )
+        .merge(logins.route_layer(bodies.clone()).layer(Extension(gate)))
         .merge(dashboard::router())
         .merge(viewers)
         .merge(operators)
@@ -179,11 +175,18 @@ fn group(role: Role) -> OpenApiRouter<Api> {
     }
 }
 
+/// Bytes of the longest body that is read of a path.
+fn longest_body(path: &str) -> usize {
+    match path {
+        messages::BULK => messages::LARGEST_BULK,
+        _ => LARGEST_BODY,
+    }
+}
+
 /// Paths whose bodies may have more than [`LARGEST_BODY`].
 fn with_long_bodies() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(messages::bulk))
-        .route_layer(middleware::from_fn(requests::read_body))
         .layer(DefaultBodyLimit::max(messages::LARGEST_BULK))
 }
 
