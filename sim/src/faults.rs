@@ -2,10 +2,14 @@
 
 use store::Role;
 
-use crate::world::World;
+use crate::node::Part;
+use crate::world::{Damages, World};
 
 /// How long things go wrong, in ms.
 const LENGTH: usize = 20_000;
+
+/// How long after the other two have crashed the third is reached again, in ms.
+const REACHED: u64 = 50;
 
 /// Nodes at the most.
 const NODES: usize = 5;
@@ -26,6 +30,28 @@ pub(crate) fn rage(world: &mut World) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The election that a node with a damaged log decides: it and another one have acknowledged what a third lacks, its log
+/// loses the end, and for a while it is alone with the third.
+pub(crate) fn elect_the_third(world: &mut World) -> Result<(), String> {
+    let mut all: Vec<u64> = world.nodes.keys().copied().collect();
+    let mut draw = || all.swap_remove(world.chance.below(all.len()));
+    let (third, damaged, other) = (draw(), draw(), draw());
+    let away = 300 + world.chance.below(3_000) as u64;
+    isolate(world, third, &[third, damaged, other], away + REACHED);
+    crate::pass(world, away)?;
+    world.damages = Damages::Once(Part::End);
+    world.crash(damaged);
+    world.crash(other);
+    if world.damages != Damages::Done {
+        world.damages = Damages::Once(Part::Any);
+    }
+    let off = 50 + world.chance.below(500) as u64;
+    world.start_later(damaged, off);
+    let alone = 3_000 + world.chance.below(4_000) as u64;
+    world.start_later(other, off + alone);
+    crate::pass(world, off + alone)
 }
 
 fn strike(world: &mut World) {

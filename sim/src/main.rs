@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use levels::Levels;
-use node::stores;
+use node::{Part, stores};
 use splits::ByItself;
 use store::Role;
 use world::{Damages, World, tell};
@@ -109,7 +109,8 @@ enum Scenario {
     Retention,
     /// What the seed decides on, while replicas are raised from an earlier level.
     Levels,
-    /// What the seed decides on, and the log of one node is damaged once.
+    /// What the seed decides on, and the log of one node is damaged once: in half of the runs of the node whose vote
+    /// decides an election.
     Damage,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
@@ -166,7 +167,7 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
         world.retention = Arc::new(settings::retention());
     }
     if scenario == Scenario::Damage {
-        world.damages = Damages::Once;
+        world.damages = Damages::Once(Part::Any);
     }
     if scenario == Scenario::Levels {
         world.levels = Levels::earlier(&mut world.chance);
@@ -177,7 +178,13 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     }
     pass(&mut world, 4_000)?;
     match scenario {
-        Scenario::Faults | Scenario::Retention | Scenario::Damage => faults::rage(&mut world)?,
+        Scenario::Faults | Scenario::Retention => faults::rage(&mut world)?,
+        Scenario::Damage => {
+            if world.chance.below(2) == 0 {
+                faults::elect_the_third(&mut world)?;
+            }
+            faults::rage(&mut world)?;
+        }
         Scenario::Busy => {
             // A shard is split when it has been busy for ten seconds.
             pass(&mut world, CALM)?;

@@ -64,6 +64,15 @@ pub(crate) struct Node {
     ends_interval: Duration,
 }
 
+/// What of a log is damaged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Its end, or some other place, or `ends`.
+    Any,
+    /// Its end: some bytes, or up to all of the newest file.
+    End,
+}
+
 /// A node that runs.
 pub(crate) struct Life {
     pub(crate) number: u64,
@@ -135,7 +144,7 @@ impl Node {
     }
 
     /// Damages the log of a node that does not run. Says how.
-    pub(crate) fn damage(&mut self, chance: &mut Chance) -> String {
+    pub(crate) fn damage(&mut self, chance: &mut Chance, part: Part) -> String {
         self.is_damaged = true;
         let paths = self.disk.paths();
         let of_kind = |suffix: &str| {
@@ -143,7 +152,10 @@ impl Node {
             paths.iter().filter(ends).collect::<Vec<_>>()
         };
         let appended = of_kind(".raftlog");
-        let how = chance.below(8);
+        let how = match part {
+            Part::Any => chance.below(8),
+            Part::End => chance.below(3),
+        };
         let path = match how {
             0..4 => appended.last().copied(),
             4..6 => appended.get(chance.below(appended.len())).copied(),
@@ -162,7 +174,11 @@ impl Node {
         self.disk.edit(path, |content| {
             let zeros = content.iter().rev().take_while(|byte| **byte == 0);
             let written = content.len() - zeros.count();
-            let lost = 1 + chance.below(400.min(written.max(1)));
+            let most = match part {
+                Part::End if chance.below(2) == 0 => written,
+                _ => 400.min(written),
+            };
+            let lost = 1 + chance.below(most.max(1));
             match how {
                 1 | 4 => {
                     content.truncate(written.saturating_sub(lost));

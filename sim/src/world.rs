@@ -20,7 +20,7 @@ use crate::clients::Clients;
 use crate::history::History;
 use crate::levels::Levels;
 use crate::network::Network;
-use crate::node::{Life, Node, stores};
+use crate::node::{Life, Node, Part, stores};
 use crate::rim::{Out, Trimmed};
 use crate::splits::{SplitAnswer, Splits, Wanted};
 
@@ -103,8 +103,8 @@ impl Heard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damages {
     None,
-    /// When one crashes that no shard needs.
-    Once,
+    /// When one crashes that no shard needs, in this part.
+    Once(Part),
     /// It has been.
     Done,
 }
@@ -324,13 +324,16 @@ impl World {
         if node.life.is_none() {
             return;
         }
-        let is_to_be_damaged = self.damages == Damages::Once && self.can_lose(id);
+        let part = match self.damages {
+            Damages::Once(part) => Some(part).filter(|_| self.can_lose(id)),
+            Damages::None | Damages::Done => None,
+        };
         let node = self.nodes.get_mut(&id).expect("there is one");
         node.disk.fail_power_after(0);
         node.life = None;
         node.disk.restart(loss, seed);
-        if is_to_be_damaged {
-            let how = node.damage(&mut self.chance);
+        if let Some(part) = part {
+            let how = node.damage(&mut self.chance, part);
             self.damages = Damages::Done;
             self.note(&format!("{id} is damaged: {how}"));
         }
