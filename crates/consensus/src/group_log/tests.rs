@@ -11,6 +11,7 @@ use openraft::{RaftLogReader, StorageError};
 use tokio::runtime::Builder;
 
 use super::*;
+use crate::ends;
 use crate::files::Files;
 use crate::machine::Machine;
 use crate::shorten::{Shortened, floor_of};
@@ -278,6 +279,49 @@ fn a_vote_is_not_saved_before_it_is_on_the_disk() {
         node.lose_power();
         let mut log = node.group().await;
         assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(3, 1)));
+    });
+}
+
+impl Node {
+    /// The power fails now: what is not synced is gone, and nothing is written when the log is closed.
+    fn fail_power(&mut self) {
+        self.disk.fail_power_after(0);
+        self.log = None;
+        self.disk.restart(Loss::All, 0);
+    }
+}
+
+#[test]
+fn a_log_that_is_made_to_end_earlier_never_ends_before_what_is_noted() {
+    run(async {
+        let mut is_cut_off = false;
+        for operations in 0.. {
+            let mut node = Node::new();
+            let mut log = node.group().await;
+            append(&mut log, 1, 0..2).await;
+            append(&mut log, 2, 2..5).await;
+            // With the vote the end is written down.
+            log.save_vote(&Vote::new(3, 1)).await.expect("saved");
+            node.disk.fail_power_after(operations);
+            let truncated = log.truncate_after(Some(log_id(1, 1))).await;
+            truncated.expect("truncated");
+            let (done, flushed) = Types::<Number>::oneshot();
+            let appended = log.append([entry(1, 2)], IOFlushed::signal(done)).await;
+            appended.expect("it is queued");
+            let is_written = flushed.await.is_ok_and(|outcome| outcome.is_ok());
+            drop(log);
+            node.fail_power();
+            let known = ends::read(&node.disk, &node.path).expect("read");
+            let noted = known.expect("it is there").ends.groups[&1].last;
+            node.open();
+            let last = node.group().await.state.lock().last;
+            assert!(noted <= last, "{operations}: {noted:?}, {last:?}");
+            is_cut_off |= last == Some(log_id(1, 2));
+            if is_written {
+                break;
+            }
+        }
+        assert!(is_cut_off);
     });
 }
 

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use consensus::simulation::{Chance, Loss, SimulatedDisk};
-use consensus::{Damage, EntryIndex, Files, Log, LogOptions, LogView, StartError};
+use consensus::{Damage, EntryIndex, Files, GroupOptions, Log, LogOptions, LogView, StartError};
 
-use crate::ledger::{DEADLINE, Ledger, Note, Scratch, open, runtime, start, try_start, write};
+use crate::ledger::{
+    DEADLINE, Ledger, Note, Scratch, open, runtime, start, start_alone, try_start, write,
+};
 
 /// Bytes of a batch's header before its entries.
 const BATCH_HEADER: usize = 16;
@@ -332,6 +334,70 @@ fn no_zeroed_end_and_no_missing_file_is_passed_over() {
         }
     }
     damage_each(&closed, damages);
+}
+
+/// The newest file of entries that were moved, and its length.
+fn rewritten(disk: &SimulatedDisk) -> Option<(PathBuf, usize)> {
+    let mut paths = disk.paths();
+    paths.retain(|path| path.to_string_lossy().ends_with(".rewrite"));
+    let newest = paths.pop()?;
+    let mut len = 0;
+    disk.edit(&newest, |content| len = content.len());
+    Some((newest, len))
+}
+
+#[test]
+fn no_flipped_bit_is_passed_over_in_what_was_moved() {
+    let (scratch, disk) = (Scratch::new(), SimulatedDisk::new());
+    let options = LogOptions {
+        file_bytes: 1_000,
+        disk_bytes: 1_000,
+        purge_interval: Duration::ZERO,
+        ..scratch.options()
+    };
+    let of_group = GroupOptions {
+        keep: 0,
+        ..GroupOptions::default()
+    };
+    let log = open(&options, &disk).expect("the log opens");
+    let ledgers = [Ledger::default(), Ledger::default()];
+    runtime().block_on(async {
+        for (id, ledger) in (1..).zip(&ledgers) {
+            let group = start_alone(id, 1, &log, ledger, &of_group).await;
+            let group = group.expect("it starts");
+            group.recovered().await.expect("it leads");
+            for number in (id - 1..NOTES).step_by(2) {
+                write(&group, [number], 100).await;
+            }
+            // What group 1 needs is in files whose other entries are not needed any more.
+            if id == 2 {
+                group.checkpointed(ledger.checkpoint()).await;
+                let begin = Instant::now();
+                while rewritten(&disk).is_none_or(|(_, len)| len < 1_000) {
+                    assert!(begin.elapsed() < DEADLINE, "its entries are to be moved");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+            group.shutdown().await;
+        }
+    });
+    drop(log);
+    let closed = Closed {
+        scratch,
+        options,
+        disk,
+        ledgers,
+    };
+    let (path, len) = rewritten(&closed.disk).expect("there is one");
+    let name = path
+        .strip_prefix(closed.scratch.path())
+        .expect("of the log");
+    let flip = |at: usize| {
+        let (what, path) = (format!("byte {at}"), name.to_owned());
+        let flip = move |copy: &Closed| copy.flip(&copy.scratch.path().join(path), at, at % 8);
+        (what, flip)
+    };
+    damage_each(&closed, (0..len).step_by(len / 60 + 1).map(flip));
 }
 
 #[test]
