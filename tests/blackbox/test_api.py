@@ -13,6 +13,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from harness import raw
 from harness.broker import BASE, BINARY, Broker, environment, run
@@ -444,6 +445,8 @@ def test_nodes_shards_listeners_and_the_document(stage):
     assert stage.api("/api/v1/alarms")["items"] == []
     document = stage.api("/api/v1/openapi.json")
     assert document["openapi"].startswith("3.1") and "/api/v1/clients/{client_id}" in document["paths"]
+    errors = OpenAPIV31SpecValidator(document).iter_errors()
+    assert [("/".join(map(str, error.absolute_path)), error.message) for error in errors] == []
 
 
 def test_tables_end_quietly_when_nobody_reads_on(stage, name):

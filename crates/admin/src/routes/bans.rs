@@ -15,13 +15,13 @@ use crate::problem::Problem;
 use crate::rights::Target;
 
 /// The bans, which all nodes of a cluster have in common.
-#[utoipa::path(get, path = "/api/v1/bans", tag = "bans", responses((status = 200, body = Page<Ban>)))]
+#[utoipa::path(get, path = "/api/v1/bans", operation_id = "list_bans", tag = "bans", responses((status = 200, description = "The bans", body = Page<Ban>)))]
 pub(super) async fn list(State(broker): State<Arc<dyn Broker>>) -> Json<Page<Ban>> {
     Json(Page::whole(broker.bans(), Vec::new()))
 }
 
 /// Lets somebody in no more, and disconnects whom it concerns. Other nodes hear of it at once, or when they are in reach.
-#[utoipa::path(post, path = "/api/v1/bans", tag = "bans", request_body = NewBan, responses((status = 201, body = Ban)))]
+#[utoipa::path(post, path = "/api/v1/bans", operation_id = "add_ban", tag = "bans", request_body = NewBan, responses((status = 201, description = "The ban that was made", body = Ban)))]
 pub(super) async fn add(
     State(broker): State<Arc<dyn Broker>>,
     Body(ban): Body<NewBan>,
@@ -42,7 +42,7 @@ pub(super) async fn add(
 }
 
 /// Takes a ban back.
-#[utoipa::path(delete, path = "/api/v1/bans/{id}", tag = "bans", params(("id" = u64, Path)), responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/v1/bans/{id}", operation_id = "remove_ban", tag = "bans", params(("id" = u64, Path, description = "The number of the ban")), responses((status = 204, description = "The ban is removed")))]
 pub(super) async fn remove(
     State(broker): State<Arc<dyn Broker>>,
     Segment(id): Segment<u64>,

@@ -47,7 +47,7 @@ pub(super) struct ListQuery {
 }
 
 /// Clients in the order of their identifiers.
-#[utoipa::path(get, path = "/api/v1/clients", tag = "clients", params(ListQuery), responses((status = 200, body = Page<ClientRow>)))]
+#[utoipa::path(get, path = "/api/v1/clients", operation_id = "list_clients", tag = "clients", params(ListQuery), responses((status = 200, description = "A page of clients", body = Page<ClientRow>)))]
 pub(super) async fn list(
     _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -95,7 +95,7 @@ pub(super) async fn list(
 }
 
 /// One client in full.
-#[utoipa::path(get, path = "/api/v1/clients/{client_id}", tag = "clients", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = Client)))]
+#[utoipa::path(get, path = "/api/v1/clients/{client_id}", operation_id = "get_client", tag = "clients", params(("client_id" = String, Path, description = "The client identifier"), BudgetParams), responses((status = 200, description = "The client", body = Client)))]
 pub(super) async fn one(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -115,7 +115,7 @@ pub(super) struct Lookup {
 }
 
 /// The same as `GET` on the client, for identifiers that do not fit into a path.
-#[utoipa::path(post, path = "/api/v1/lookup", tag = "clients", params(BudgetParams), request_body = Lookup, responses((status = 200, body = Client)))]
+#[utoipa::path(post, path = "/api/v1/lookup", operation_id = "look_up_client", tag = "clients", params(BudgetParams), request_body = Lookup, responses((status = 200, description = "The client", body = Client)))]
 pub(super) async fn lookup(
     turn: Turn,
     broker: State<Arc<dyn Broker>>,
@@ -126,7 +126,7 @@ pub(super) async fn lookup(
 }
 
 /// Ends the connection of a client with DISCONNECT 0x98 (administrative action). Its session stays; the client may come back.
-#[utoipa::path(delete, path = "/api/v1/clients/{client_id}", tag = "clients", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = Gone)))]
+#[utoipa::path(delete, path = "/api/v1/clients/{client_id}", operation_id = "disconnect_client", tag = "clients", params(("client_id" = String, Path, description = "The client identifier"), BudgetParams), responses((status = 200, description = "What was ended", body = Gone)))]
 pub(super) async fn disconnect(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -138,7 +138,7 @@ pub(super) async fn disconnect(
 }
 
 /// Ends the session of a client, and its connection if there is one: its subscriptions and what waits for it are gone.
-#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}", tag = "clients", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = Gone)))]
+#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}", operation_id = "end_session", tag = "clients", params(("client_id" = String, Path, description = "The client identifier"), BudgetParams), responses((status = 200, description = "What was ended", body = Gone)))]
 pub(super) async fn end_session(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -181,7 +181,7 @@ pub(super) struct ActionResult {
 }
 
 /// Disconnects clients, ends their sessions, or drops what waits for them.
-#[utoipa::path(post, path = "/api/v1/actions", tag = "clients", params(BudgetParams), request_body = Action, responses((status = 200, body = Vec<ActionResult>)))]
+#[utoipa::path(post, path = "/api/v1/actions", operation_id = "act_on_clients", tag = "clients", params(BudgetParams), request_body = Action, responses((status = 200, description = "What became of each client, in the order of the request", body = Vec<ActionResult>)))]
 pub(super) async fn act(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,

@@ -20,7 +20,7 @@ use crate::page::Page;
 use crate::problem::{Kind, Problem};
 
 /// The cluster as the node that answers sees it, without asking others.
-#[utoipa::path(get, path = "/api/v1/cluster", tag = "cluster", responses((status = 200, body = ClusterStatus)))]
+#[utoipa::path(get, path = "/api/v1/cluster", operation_id = "get_cluster", tag = "cluster", responses((status = 200, description = "The cluster as the node sees it", body = ClusterStatus)))]
 pub(super) async fn status(State(broker): State<Arc<dyn Broker>>) -> Json<ClusterStatus> {
     Json(broker.cluster())
 }
@@ -42,7 +42,7 @@ pub(super) struct ShardQuery {
 }
 
 /// The shards of the stores, each with what its leader says of it.
-#[utoipa::path(get, path = "/api/v1/shards", tag = "cluster", params(ShardQuery), responses((status = 200, body = Page<ShardRow>)))]
+#[utoipa::path(get, path = "/api/v1/shards", operation_id = "list_shards", tag = "cluster", params(ShardQuery), responses((status = 200, description = "The shards", body = Page<ShardRow>)))]
 pub(super) async fn shards(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -66,7 +66,7 @@ pub(super) async fn shards(
 }
 
 /// One shard.
-#[utoipa::path(get, path = "/api/v1/shards/{store}/{shard}", tag = "cluster", params(("store" = String, Path), ("shard" = u64, Path), BudgetParams), responses((status = 200, body = ShardRow)))]
+#[utoipa::path(get, path = "/api/v1/shards/{store}/{shard}", operation_id = "get_shard", tag = "cluster", params(("store" = StoreName, Path, description = "The store"), ("shard" = u64, Path, description = "The number of the shard in its store"), BudgetParams), responses((status = 200, description = "The shard", body = ShardRow)))]
 pub(super) async fn shard(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -83,7 +83,7 @@ pub(super) async fn shard(
 /// The load of a shard in the last hour, a sample for each 10 s, from each node while it led the shard: `cpu_cores` is CPU time per
 /// second, as the balancer reckons with it, `wait_ms` how long a request has waited before it was proposed, on average; further
 /// `requests_per_s` and `log_bytes_per_s`.
-#[utoipa::path(get, path = "/api/v1/shards/{store}/{shard}/history", tag = "cluster", params(("store" = String, Path), ("shard" = u64, Path), HistoryQuery), responses((status = 200, body = History)))]
+#[utoipa::path(get, path = "/api/v1/shards/{store}/{shard}/history", operation_id = "get_shard_history", tag = "cluster", params(("store" = StoreName, Path, description = "The store"), ("shard" = u64, Path, description = "The number of the shard in its store"), HistoryQuery), responses((status = 200, description = "The samples of each node that led the shard", body = History)))]
 pub(super) async fn shard_history(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -117,7 +117,7 @@ fn no_shard(ShardName { store, shard }: ShardName) -> Problem {
 }
 
 /// The listeners of all nodes.
-#[utoipa::path(get, path = "/api/v1/listeners", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<ListenerRow>)))]
+#[utoipa::path(get, path = "/api/v1/listeners", operation_id = "list_listeners", tag = "cluster", params(BudgetParams), responses((status = 200, description = "The listeners", body = Page<ListenerRow>)))]
 pub(super) async fn listeners(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -128,7 +128,7 @@ pub(super) async fn listeners(
 
 /// Who fails to log in, on all nodes: addresses with the user names that were tried there, those that failed most first. 100
 /// addresses of each node.
-#[utoipa::path(get, path = "/api/v1/failed-logins", tag = "bans", params(BudgetParams), responses((status = 200, body = Page<FailedLoginsRow>)))]
+#[utoipa::path(get, path = "/api/v1/failed-logins", operation_id = "list_failed_logins", tag = "bans", params(BudgetParams), responses((status = 200, description = "The addresses", body = Page<FailedLoginsRow>)))]
 pub(super) async fn failed_logins(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -139,7 +139,7 @@ pub(super) async fn failed_logins(
 }
 
 /// What a person should see to, on all nodes.
-#[utoipa::path(get, path = "/api/v1/alarms", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<Alarm>)))]
+#[utoipa::path(get, path = "/api/v1/alarms", operation_id = "list_alarms", tag = "cluster", params(BudgetParams), responses((status = 200, description = "The alarms that are raised", body = Page<Alarm>)))]
 pub(super) async fn alarms(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -195,7 +195,7 @@ pub(super) struct Split {
 }
 
 /// Has the node look for members at another address, too.
-#[utoipa::path(post, path = "/api/v1/cluster/join", tag = "cluster", request_body = Join, responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/join", operation_id = "join_cluster", tag = "cluster", request_body = Join, responses((status = 204, description = "The node looks for members there")))]
 pub(super) async fn join(
     State(broker): State<Arc<dyn Broker>>,
     Body(Join { seed }): Body<Join>,
@@ -210,19 +210,19 @@ pub(super) async fn join(
 }
 
 /// Has the node leave the cluster for ever: its clients and its replicas go elsewhere, then it ends.
-#[utoipa::path(post, path = "/api/v1/cluster/leave", tag = "cluster", responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/leave", operation_id = "leave_cluster", tag = "cluster", responses((status = 204, description = "The node has begun to leave")))]
 pub(super) async fn leave(State(broker): State<Arc<dyn Broker>>) -> Result<StatusCode, Problem> {
     carry_out(broker, Change::Leave).await
 }
 
 /// Has the node send its clients elsewhere and give up leading shards.
-#[utoipa::path(post, path = "/api/v1/cluster/drain", tag = "cluster", responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/drain", operation_id = "drain_cluster_member", tag = "cluster", responses((status = 204, description = "The node has begun to drain")))]
 pub(super) async fn drain(State(broker): State<Arc<dyn Broker>>) -> Result<StatusCode, Problem> {
     carry_out(broker, Change::Drain).await
 }
 
 /// Takes a node out that will not come back.
-#[utoipa::path(post, path = "/api/v1/cluster/evict", tag = "cluster", request_body = Evict, responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/evict", operation_id = "evict_cluster_member", tag = "cluster", request_body = Evict, responses((status = 204, description = "The node is evicted")))]
 pub(super) async fn evict(
     State(broker): State<Arc<dyn Broker>>,
     Body(Evict { node, force }): Body<Evict>,
@@ -231,7 +231,7 @@ pub(super) async fn evict(
 }
 
 /// Lets another voter lead a shard.
-#[utoipa::path(post, path = "/api/v1/cluster/transfer-leader", tag = "cluster", request_body = TransferLeader, responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/transfer-leader", operation_id = "transfer_leader", tag = "cluster", request_body = TransferLeader, responses((status = 204, description = "The other voter is asked to lead the shard")))]
 pub(super) async fn transfer_leader(
     State(broker): State<Arc<dyn Broker>>,
     Body(body): Body<TransferLeader>,
@@ -245,7 +245,7 @@ pub(super) async fn transfer_leader(
 }
 
 /// Splits a shard: a new one gets its upper slots.
-#[utoipa::path(post, path = "/api/v1/cluster/split", tag = "cluster", request_body = Split, responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/split", operation_id = "split_shard", tag = "cluster", request_body = Split, responses((status = 204, description = "The split has begun")))]
 pub(super) async fn split(
     State(broker): State<Arc<dyn Broker>>,
     Body(body): Body<Split>,
@@ -260,7 +260,7 @@ pub(super) async fn split(
 
 /// Finishes an upgrade: the level of all shards is raised to the highest that each node knows. Afterwards no node goes back to the version
 /// before.
-#[utoipa::path(post, path = "/api/v1/cluster/upgrade", tag = "cluster", responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/cluster/upgrade", operation_id = "finish_upgrade", tag = "cluster", responses((status = 204, description = "The level is being raised")))]
 pub(super) async fn finish_upgrade(
     State(broker): State<Arc<dyn Broker>>,
 ) -> Result<StatusCode, Problem> {

@@ -6,7 +6,7 @@ use utoipa::openapi::security::{
 };
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref,
-    ResponseBuilder,
+    ResponseBuilder, Server,
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
@@ -50,6 +50,8 @@ pub(super) fn document(logins: OpenApi, groups: [(Role, OpenApi); 3]) -> OpenApi
         .build();
     let mut document = OpenApiBuilder::new()
         .info(info)
+        // Paths begin with /api/v1.
+        .servers(Some([Server::new("/")]))
         .components(Some(components))
         .build();
     let groups = groups.map(|(role, group)| (Some(role), group));

@@ -40,7 +40,7 @@ pub(super) struct ListQuery {
 }
 
 /// Messages that were dropped, the latest first, as far as the nodes remember.
-#[utoipa::path(get, path = "/api/v1/drops", tag = "drops", params(ListQuery), responses((status = 200, body = Page<DropRow>)))]
+#[utoipa::path(get, path = "/api/v1/drops", operation_id = "list_drops", tag = "drops", params(ListQuery), responses((status = 200, description = "A page of dropped messages", body = Page<DropRow>)))]
 pub(super) async fn list(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -75,7 +75,7 @@ pub(super) async fn list(
 }
 
 /// How many messages were dropped, by reason, on all nodes that answer, since each has started.
-#[utoipa::path(get, path = "/api/v1/drops/totals", tag = "drops", params(BudgetParams), responses((status = 200, body = DropSums)))]
+#[utoipa::path(get, path = "/api/v1/drops/totals", operation_id = "get_drop_totals", tag = "drops", params(BudgetParams), responses((status = 200, description = "The sums by reason", body = DropSums)))]
 pub(super) async fn totals(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -110,7 +110,7 @@ pub(super) struct LimitQuery {
 }
 
 /// What sessions have lost on this node, those first that have lost something last.
-#[utoipa::path(get, path = "/api/v1/drops/sessions", tag = "drops", params(LimitQuery), responses((status = 200, body = Page<SessionDrops>)))]
+#[utoipa::path(get, path = "/api/v1/drops/sessions", operation_id = "list_session_drops", tag = "drops", params(LimitQuery), responses((status = 200, description = "The sessions", body = Page<SessionDrops>)))]
 pub(super) async fn sessions(
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<LimitQuery>,
@@ -123,7 +123,7 @@ pub(super) async fn sessions(
 }
 
 /// Whose full queue has held whom back on this node, the latest first.
-#[utoipa::path(get, path = "/api/v1/backpressure", tag = "drops", params(LimitQuery), responses((status = 200, body = Page<HolderRow>)))]
+#[utoipa::path(get, path = "/api/v1/backpressure", operation_id = "list_backpressure", tag = "drops", params(LimitQuery), responses((status = 200, description = "The subscribers whose queues were full, with the publishers that were not read", body = Page<HolderRow>)))]
 pub(super) async fn holders(
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<LimitQuery>,

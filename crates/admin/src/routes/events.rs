@@ -64,7 +64,7 @@ pub(super) struct EventsQuery {
 
 /// What happens on all nodes, as server-sent events: `event` is the type, `data` an object, `id` a position from which a later request goes
 /// on. `hello` comes first, `gap` says that events were missed, `partial` which nodes do not answer, `end` that the stream ends, after an hour. 32 streams a node.
-#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventsQuery), responses((status = 200, body = Event, content_type = "text/event-stream")))]
+#[utoipa::path(get, path = "/api/v1/events", operation_id = "stream_events", tag = "events", params(EventsQuery), responses((status = 200, description = "A stream of events; the schema is that of `data`", body = Event, content_type = "text/event-stream")))]
 pub(super) async fn stream(
     turn: StreamTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -111,7 +111,7 @@ pub(super) struct WatchQuery {
 
 /// What one client does, as server-sent events: those of `/events` that concern it, and `rates` each second, with its messages and bytes
 /// in and out. Its node counts all of its packets meanwhile. `end` comes last. It is one of the 32 streams of a node.
-#[utoipa::path(get, path = "/api/v1/clients/{client_id}/watch", tag = "events", params(("client_id" = String, Path), WatchQuery), responses((status = 200, body = ClientRates, content_type = "text/event-stream")))]
+#[utoipa::path(get, path = "/api/v1/clients/{client_id}/watch", operation_id = "watch_client", tag = "events", params(("client_id" = String, Path, description = "The client identifier"), WatchQuery), responses((status = 200, description = "A stream of events; the schema is that of `data` of `rates`", body = ClientRates, content_type = "text/event-stream")))]
 pub(super) async fn watch(
     turn: StreamTurn,
     State(broker): State<Arc<dyn Broker>>,

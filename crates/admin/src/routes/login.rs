@@ -19,7 +19,7 @@ use crate::serve::Peer;
 
 /// Begins a session: the cookie `hmq_session` stands for the user in later requests, at each node of the cluster, for 30 min
 /// without a request and 12 h at most. A session that the request had ends.
-#[utoipa::path(post, path = "/api/v1/login", tag = "login", request_body = Credentials, responses((status = 200, body = Me)))]
+#[utoipa::path(post, path = "/api/v1/login", operation_id = "log_in", tag = "login", request_body = Credentials, responses((status = 200, description = "The user and the role; the cookie is set", body = Me)))]
 pub(super) async fn login(
     turn: LoginTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -66,13 +66,13 @@ pub(super) async fn login(
 }
 
 /// Whose the request is and what it may do.
-#[utoipa::path(get, path = "/api/v1/me", tag = "login", responses((status = 200, body = Me)))]
+#[utoipa::path(get, path = "/api/v1/me", operation_id = "get_me", tag = "login", responses((status = 200, description = "The user or the key, and the role", body = Me)))]
 pub(super) async fn who(Extension(caller): Extension<Caller>) -> Json<Me> {
     Json(me(caller.who, caller.role))
 }
 
 /// Ends the session of the request.
-#[utoipa::path(post, path = "/api/v1/logout", tag = "login", responses((status = 204, description = "Without a session")))]
+#[utoipa::path(post, path = "/api/v1/logout", operation_id = "log_out", tag = "login", responses((status = 204, description = "Without a session")))]
 pub(super) async fn logout(
     Extension(gate): Extension<Gate>,
     headers: HeaderMap,

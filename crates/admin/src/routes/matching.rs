@@ -16,7 +16,7 @@ use crate::problem::{Kind, Problem};
 const MOST_CLIENTS: usize = 100;
 
 /// Who would get a message, and why others would not. Nothing is published, and no shared group gives up a turn.
-#[utoipa::path(post, path = "/api/v1/match", tag = "subscriptions", params(BudgetParams), request_body = MatchRequest, responses((status = 200, body = Match)))]
+#[utoipa::path(post, path = "/api/v1/match", operation_id = "match_message", tag = "subscriptions", params(BudgetParams), request_body = MatchRequest, responses((status = 200, description = "Who would get the message", body = Match)))]
 pub(super) async fn matching(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,

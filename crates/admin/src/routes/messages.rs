@@ -30,7 +30,7 @@ pub(super) const BULK: &str = "/api/v1/publish/bulk";
 
 /// Publishes a message. The answer comes when a client's acknowledgement would: with QoS 1 and 2, each durable session that gets
 /// the message has it on a majority of nodes. Nobody's rules judge it. 503 `not-stored`: a client would not be acknowledged.
-#[utoipa::path(post, path = "/api/v1/publish", tag = "messages", params(BudgetParams), request_body = NewMessage, responses((status = 200, body = PublishedMessage)))]
+#[utoipa::path(post, path = "/api/v1/publish", operation_id = "publish_message", tag = "messages", params(BudgetParams), request_body = NewMessage, responses((status = 200, description = "What an acknowledgement would say", body = PublishedMessage)))]
 pub(super) async fn publish(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -82,7 +82,7 @@ pub(super) struct BulkResult {
 }
 
 /// Publishes messages, each answered for itself and in the order of the request. The body has at most 1 MiB.
-#[utoipa::path(post, path = "/api/v1/publish/bulk", tag = "messages", params(BudgetParams), request_body = Bulk, responses((status = 200, body = Vec<BulkResult>)))]
+#[utoipa::path(post, path = "/api/v1/publish/bulk", operation_id = "publish_messages", tag = "messages", params(BudgetParams), request_body = Bulk, responses((status = 200, description = "What became of each message, in the order of the request", body = Vec<BulkResult>)))]
 pub(super) async fn bulk(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -127,7 +127,7 @@ pub(super) struct RetainedQuery {
 }
 
 /// Retained messages without their payloads, in the order of their topics, level by level. Those below `$SYS` are in no list.
-#[utoipa::path(get, path = "/api/v1/retained", tag = "messages", params(RetainedQuery), responses((status = 200, body = Page<RetainedRow>)))]
+#[utoipa::path(get, path = "/api/v1/retained", operation_id = "list_retained_messages", tag = "messages", params(RetainedQuery), responses((status = 200, description = "A page of retained messages", body = Page<RetainedRow>)))]
 pub(super) async fn retained(
     _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -161,7 +161,7 @@ pub(super) struct LevelsQuery {
 }
 
 /// The levels below a topic that have retained messages, themselves or below them, as a tree is opened.
-#[utoipa::path(get, path = "/api/v1/retained/levels", tag = "messages", params(LevelsQuery), responses((status = 200, body = Page<RetainedLevelRow>)))]
+#[utoipa::path(get, path = "/api/v1/retained/levels", operation_id = "list_retained_levels", tag = "messages", params(LevelsQuery), responses((status = 200, description = "A page of levels", body = Page<RetainedLevelRow>)))]
 pub(super) async fn levels(
     _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -190,7 +190,7 @@ pub(super) struct TopicQuery {
 }
 
 /// The retained message of a topic, with its payload.
-#[utoipa::path(get, path = "/api/v1/retained/message", tag = "messages", params(TopicQuery), responses((status = 200, body = Message)))]
+#[utoipa::path(get, path = "/api/v1/retained/message", operation_id = "get_retained_message", tag = "messages", params(TopicQuery), responses((status = 200, description = "The message", body = Message)))]
 pub(super) async fn retained_message(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -201,7 +201,7 @@ pub(super) async fn retained_message(
 }
 
 /// Makes a message the retained one of its topic: `POST /publish` with `retain`.
-#[utoipa::path(put, path = "/api/v1/retained/message", tag = "messages", params(BudgetParams), request_body = NewMessage, responses((status = 200, body = PublishedMessage)))]
+#[utoipa::path(put, path = "/api/v1/retained/message", operation_id = "set_retained_message", tag = "messages", params(BudgetParams), request_body = NewMessage, responses((status = 200, description = "What an acknowledgement would say", body = PublishedMessage)))]
 pub(super) async fn retain(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -222,7 +222,7 @@ pub(super) async fn retain(
 }
 
 /// Removes the retained message of a topic, as a client does: by publishing one without a payload, which subscribers get.
-#[utoipa::path(delete, path = "/api/v1/retained/message", tag = "messages", params(TopicQuery), responses((status = 200, body = PublishedMessage)))]
+#[utoipa::path(delete, path = "/api/v1/retained/message", operation_id = "remove_retained_message", tag = "messages", params(TopicQuery), responses((status = 200, description = "What an acknowledgement would say", body = PublishedMessage)))]
 pub(super) async fn remove_retained(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -251,7 +251,7 @@ pub(super) struct QueuesQuery {
 }
 
 /// The largest, longest or oldest queues of durable sessions, as of some seconds ago.
-#[utoipa::path(get, path = "/api/v1/queues", tag = "messages", params(QueuesQuery), responses((status = 200, body = Page<QueueRow>)))]
+#[utoipa::path(get, path = "/api/v1/queues", operation_id = "list_queues", tag = "messages", params(QueuesQuery), responses((status = 200, description = "The queues", body = Page<QueueRow>)))]
 pub(super) async fn queues(
     _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -275,7 +275,7 @@ pub(super) async fn queues(
 }
 
 /// What waits for a durable session, without payloads, the oldest first.
-#[utoipa::path(get, path = "/api/v1/sessions/{client_id}/queue", tag = "messages", params(("client_id" = String, Path), ListParams), responses((status = 200, body = Page<QueuedMessage>)))]
+#[utoipa::path(get, path = "/api/v1/sessions/{client_id}/queue", operation_id = "list_queued_messages", tag = "messages", params(("client_id" = String, Path, description = "The client identifier"), ListParams), responses((status = 200, description = "A page of messages that wait", body = Page<QueuedMessage>)))]
 pub(super) async fn queue(
     turn: ListTurn,
     broker: State<Arc<dyn Broker>>,
@@ -287,7 +287,7 @@ pub(super) async fn queue(
 
 /// Drops what waits for a durable session, with the reason `purged`. What its client may have got already stays, and what is on its
 /// way to it arrives. What comes meanwhile stays, too.
-#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}/queue", tag = "messages", params(("client_id" = String, Path), BudgetParams), responses((status = 200, body = QueuePurge)))]
+#[utoipa::path(delete, path = "/api/v1/sessions/{client_id}/queue", operation_id = "empty_queue", tag = "messages", params(("client_id" = String, Path, description = "The client identifier"), BudgetParams), responses((status = 200, description = "What was dropped", body = QueuePurge)))]
 pub(super) async fn purge_queue(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -313,7 +313,7 @@ pub(super) struct QueueLookup {
 }
 
 /// The same with payloads of up to 16 KiB, and for identifiers that do not fit into a path.
-#[utoipa::path(post, path = "/api/v1/queue", tag = "messages", params(BudgetParams), request_body = QueueLookup, responses((status = 200, body = Page<QueuedMessage>)))]
+#[utoipa::path(post, path = "/api/v1/queue", operation_id = "look_up_queue", tag = "messages", params(BudgetParams), request_body = QueueLookup, responses((status = 200, description = "A page of messages that wait", body = Page<QueuedMessage>)))]
 pub(super) async fn queue_with_payloads(
     turn: ListTurn,
     broker: State<Arc<dyn Broker>>,

@@ -191,7 +191,7 @@ fn with_long_bodies() -> OpenApiRouter<Api> {
 }
 
 /// This document.
-#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "document", responses((status = 200, description = "This document")))]
+#[utoipa::path(get, path = "/api/v1/openapi.json", operation_id = "get_openapi", tag = "document", responses((status = 200, description = "This document")))]
 async fn openapi() -> impl IntoResponse {
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
         let text = serde_json::to_vec(&document());

@@ -19,7 +19,7 @@ use crate::problem::{Kind, Problem};
 use crate::rights::Untold;
 
 /// The nodes, each with what it says of itself.
-#[utoipa::path(get, path = "/api/v1/nodes", tag = "cluster", params(BudgetParams), responses((status = 200, body = Page<NodeRow>)))]
+#[utoipa::path(get, path = "/api/v1/nodes", operation_id = "list_nodes", tag = "cluster", params(BudgetParams), responses((status = 200, description = "The nodes", body = Page<NodeRow>)))]
 pub(super) async fn list(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -29,7 +29,7 @@ pub(super) async fn list(
 }
 
 /// One node, by its identifier or name.
-#[utoipa::path(get, path = "/api/v1/nodes/{node}", tag = "cluster", params(("node" = String, Path), BudgetParams), responses((status = 200, body = NodeRow)))]
+#[utoipa::path(get, path = "/api/v1/nodes/{node}", operation_id = "get_node", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name"), BudgetParams), responses((status = 200, description = "The node", body = NodeRow)))]
 pub(super) async fn one(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -61,7 +61,7 @@ async fn find(
 }
 
 /// How the cluster is, in one word, and why.
-#[utoipa::path(get, path = "/api/v1/health", tag = "cluster", params(BudgetParams), responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/api/v1/health", operation_id = "get_health", tag = "cluster", params(BudgetParams), responses((status = 200, description = "The state of the cluster", body = Health)))]
 pub(super) async fn health(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -126,7 +126,7 @@ pub(super) struct EvictBody {
 }
 
 /// Has a node send its clients elsewhere and give up leading shards. `GET` on the node shows how far it is.
-#[utoipa::path(post, path = "/api/v1/nodes/{node}/drain", tag = "cluster", params(("node" = String, Path), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
+#[utoipa::path(post, path = "/api/v1/nodes/{node}/drain", operation_id = "drain_node", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name"), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
 pub(super) async fn drain(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -138,7 +138,7 @@ pub(super) async fn drain(
 }
 
 /// Ends the draining of a node: it takes clients again, and may lead shards.
-#[utoipa::path(delete, path = "/api/v1/nodes/{node}/drain", tag = "cluster", params(("node" = String, Path), BudgetParams), responses((status = 202, description = "It takes clients again", body = NodeChange)))]
+#[utoipa::path(delete, path = "/api/v1/nodes/{node}/drain", operation_id = "end_drain_of_node", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name"), BudgetParams), responses((status = 202, description = "It takes clients again", body = NodeChange)))]
 pub(super) async fn end_drain(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -149,7 +149,7 @@ pub(super) async fn end_drain(
 }
 
 /// Has a node leave the cluster for ever: its clients and its replicas go elsewhere, then it ends.
-#[utoipa::path(post, path = "/api/v1/nodes/{node}/leave", tag = "cluster", params(("node" = String, Path), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
+#[utoipa::path(post, path = "/api/v1/nodes/{node}/leave", operation_id = "remove_node", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name"), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
 pub(super) async fn leave(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -161,7 +161,7 @@ pub(super) async fn leave(
 }
 
 /// Takes a node out of the cluster that will not come back.
-#[utoipa::path(post, path = "/api/v1/nodes/{node}/evict", tag = "cluster", params(("node" = String, Path), BudgetParams), request_body = EvictBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It is evicted", body = NodeChange)))]
+#[utoipa::path(post, path = "/api/v1/nodes/{node}/evict", operation_id = "evict_node", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name"), BudgetParams), request_body = EvictBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It is evicted", body = NodeChange)))]
 pub(super) async fn evict(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,

@@ -13,7 +13,7 @@ use crate::backend::Broker;
 use crate::problem::{Kind, Problem};
 
 /// Whether a client may do something, and which rule decides.
-#[utoipa::path(post, path = "/api/v1/acl/test", tag = "rights", params(BudgetParams), request_body = AclQuestion, responses((status = 200, body = AclAnswer)))]
+#[utoipa::path(post, path = "/api/v1/acl/test", operation_id = "test_acl", tag = "rights", params(BudgetParams), request_body = AclQuestion, responses((status = 200, description = "Whether the client may, and what decides", body = AclAnswer)))]
 pub(super) async fn test(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,

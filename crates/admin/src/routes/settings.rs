@@ -31,7 +31,7 @@ pub(super) struct SettingsQuery {
 }
 
 /// What a node is configured with, who said so, and where other nodes differ.
-#[utoipa::path(get, path = "/api/v1/settings", tag = "cluster", params(SettingsQuery), responses((status = 200, body = Page<SettingRow>)))]
+#[utoipa::path(get, path = "/api/v1/settings", operation_id = "list_settings", tag = "cluster", params(SettingsQuery), responses((status = 200, description = "The options", body = Page<SettingRow>)))]
 pub(super) async fn list(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -143,7 +143,7 @@ impl HistoryQuery {
 }
 
 /// The last hour of each node, a sample for each 10 s; nodes keep it in memory.
-#[utoipa::path(get, path = "/api/v1/stats/history", tag = "cluster", params(HistoryQuery), responses((status = 200, body = History)))]
+#[utoipa::path(get, path = "/api/v1/stats/history", operation_id = "get_stats_history", tag = "cluster", params(HistoryQuery), responses((status = 200, description = "The samples of each node", body = History)))]
 pub(super) async fn history(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -153,7 +153,7 @@ pub(super) async fn history(
 }
 
 /// What there is now, and what has happened since the nodes have started.
-#[utoipa::path(get, path = "/api/v1/stats", tag = "cluster", params(BudgetParams), responses((status = 200, body = Stats)))]
+#[utoipa::path(get, path = "/api/v1/stats", operation_id = "get_stats", tag = "cluster", params(BudgetParams), responses((status = 200, description = "The counts of each node", body = Stats)))]
 pub(super) async fn stats(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,

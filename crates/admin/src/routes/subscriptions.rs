@@ -33,7 +33,7 @@ pub(super) struct ListQuery {
 }
 
 /// Subscriptions of all clients, in the order of client identifiers and then topic filters.
-#[utoipa::path(get, path = "/api/v1/subscriptions", tag = "subscriptions", params(ListQuery), responses((status = 200, body = Page<SubscriptionRow>)))]
+#[utoipa::path(get, path = "/api/v1/subscriptions", operation_id = "list_subscriptions", tag = "subscriptions", params(ListQuery), responses((status = 200, description = "A page of subscriptions", body = Page<SubscriptionRow>)))]
 pub(super) async fn list(
     _turn: ListTurn,
     State(broker): State<Arc<dyn Broker>>,
@@ -56,7 +56,7 @@ pub(super) async fn list(
 }
 
 /// The subscriptions of one client, in the order of topic filters.
-#[utoipa::path(get, path = "/api/v1/clients/{client_id}/subscriptions", tag = "subscriptions", params(("client_id" = String, Path), ListParams), responses((status = 200, body = Page<SubscriptionRow>)))]
+#[utoipa::path(get, path = "/api/v1/clients/{client_id}/subscriptions", operation_id = "list_subscriptions_of_client", tag = "subscriptions", params(("client_id" = String, Path, description = "The client identifier"), ListParams), responses((status = 200, description = "A page of subscriptions", body = Page<SubscriptionRow>)))]
 pub(super) async fn of_client(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -71,7 +71,7 @@ pub(super) async fn of_client(
 
 /// Makes a subscription for a client, connected or away, as if it had sent SUBSCRIBE: its rules and limits hold, and retained
 /// messages come. A subscription with the same filter is replaced. 409 says which reason code SUBACK would have.
-#[utoipa::path(post, path = "/api/v1/clients/{client_id}/subscriptions", tag = "subscriptions", params(("client_id" = String, Path), BudgetParams), request_body = NewSubscription, responses((status = 200, body = SubscriptionChanged)))]
+#[utoipa::path(post, path = "/api/v1/clients/{client_id}/subscriptions", operation_id = "subscribe_client", tag = "subscriptions", params(("client_id" = String, Path, description = "The client identifier"), BudgetParams), request_body = NewSubscription, responses((status = 200, description = "The subscription as it was made", body = SubscriptionChanged)))]
 pub(super) async fn subscribe(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -95,7 +95,7 @@ pub(super) struct UnsubscribeQuery {
 }
 
 /// Removes a subscription of a client, connected or away.
-#[utoipa::path(delete, path = "/api/v1/clients/{client_id}/subscriptions", tag = "subscriptions", params(("client_id" = String, Path), UnsubscribeQuery), responses((status = 200, body = SubscriptionChanged)))]
+#[utoipa::path(delete, path = "/api/v1/clients/{client_id}/subscriptions", operation_id = "unsubscribe_client", tag = "subscriptions", params(("client_id" = String, Path, description = "The client identifier"), UnsubscribeQuery), responses((status = 200, description = "The subscription that was removed", body = SubscriptionChanged)))]
 pub(super) async fn unsubscribe(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -120,7 +120,7 @@ pub(super) struct SubscribeFor {
 }
 
 /// The same as `POST` on the subscriptions of a client, for identifiers that do not fit into a path.
-#[utoipa::path(post, path = "/api/v1/subscribe", tag = "subscriptions", params(BudgetParams), request_body = SubscribeFor, responses((status = 200, body = SubscriptionChanged)))]
+#[utoipa::path(post, path = "/api/v1/subscribe", operation_id = "look_up_and_subscribe_client", tag = "subscriptions", params(BudgetParams), request_body = SubscribeFor, responses((status = 200, description = "The subscription as it was made", body = SubscriptionChanged)))]
 pub(super) async fn subscribe_for(
     turn: Turn,
     broker: State<Arc<dyn Broker>>,
@@ -142,7 +142,7 @@ pub(super) struct UnsubscribeFor {
 }
 
 /// The same as `DELETE` on the subscriptions of a client, for identifiers and filters that do not fit into a path.
-#[utoipa::path(post, path = "/api/v1/unsubscribe", tag = "subscriptions", params(BudgetParams), request_body = UnsubscribeFor, responses((status = 200, body = SubscriptionChanged)))]
+#[utoipa::path(post, path = "/api/v1/unsubscribe", operation_id = "look_up_and_unsubscribe_client", tag = "subscriptions", params(BudgetParams), request_body = UnsubscribeFor, responses((status = 200, description = "The subscription that was removed", body = SubscriptionChanged)))]
 pub(super) async fn unsubscribe_for(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -154,7 +154,7 @@ pub(super) async fn unsubscribe_for(
 }
 
 /// Shared groups, in the order of the filters that make sessions members.
-#[utoipa::path(get, path = "/api/v1/shared-groups", tag = "subscriptions", params(ListParams), responses((status = 200, body = Page<SharedGroupRow>)))]
+#[utoipa::path(get, path = "/api/v1/shared-groups", operation_id = "list_shared_groups", tag = "subscriptions", params(ListParams), responses((status = 200, description = "A page of shared groups", body = Page<SharedGroupRow>)))]
 pub(super) async fn groups(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,

@@ -565,6 +565,31 @@ async fn more_questions_than_are_answered_are_refused_at_once() {
     }
 }
 
+#[test]
+fn each_operation_has_an_identifier_of_its_own_and_describes_its_parameters_and_answers() {
+    let document = serde_json::to_value(document()).unwrap();
+    assert_eq!(document["servers"], json!([{"url": "/"}]));
+    let is_described = |part: &Value| {
+        let text = part["description"].as_str();
+        text.is_some_and(|text| !text.is_empty())
+    };
+    let mut identifiers = std::collections::BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let identifier = operation["operationId"].as_str().unwrap();
+            assert!(identifiers.insert(identifier), "{identifier} is doubled");
+            assert!(operation["summary"].is_string(), "{method} {path}");
+            for (status, answer) in operation["responses"].as_object().unwrap() {
+                assert!(is_described(answer), "{method} {path}: {status}");
+            }
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let name = &parameter["name"];
+                assert!(is_described(parameter), "{method} {path}: {name}");
+            }
+        }
+    }
+}
+
 /// Generated: `UPDATE_GENERATED=1 cargo test -p herald-admin` writes it.
 #[test]
 fn the_document_is_checked_in() {

@@ -40,7 +40,7 @@ impl TopQuery {
 const OF_ALL: [BusyOrder; 2] = [BusyOrder::Messages, BusyOrder::Bytes];
 
 /// The clients that publish most, in the last whole window of 5 s. Estimates: see `BusyRates`.
-#[utoipa::path(get, path = "/api/v1/top/publishers", tag = "top", params(TopQuery), responses((status = 200, body = Page<BusyClient>)))]
+#[utoipa::path(get, path = "/api/v1/top/publishers", operation_id = "list_top_publishers", tag = "top", params(TopQuery), responses((status = 200, description = "The clients", body = Page<BusyClient>)))]
 pub(super) async fn publishers(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -52,7 +52,7 @@ pub(super) async fn publishers(
 
 /// The clients that are sent most, or latest, in the last whole window of 5 s. Estimates: see `BusyRates`. Who takes nothing at all is
 /// not among them: `/queues` and `/backpressure` have it.
-#[utoipa::path(get, path = "/api/v1/top/subscribers", tag = "top", params(TopQuery), responses((status = 200, body = Page<BusyClient>)))]
+#[utoipa::path(get, path = "/api/v1/top/subscribers", operation_id = "list_top_subscribers", tag = "top", params(TopQuery), responses((status = 200, description = "The clients", body = Page<BusyClient>)))]
 pub(super) async fn subscribers(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
@@ -78,7 +78,7 @@ async fn clients(
 }
 
 /// The topics that most is published to, in the last whole window of 5 s, all nodes together. Estimates: see `BusyRates`.
-#[utoipa::path(get, path = "/api/v1/top/topics", tag = "top", params(TopQuery), responses((status = 200, body = Page<BusyTopic>)))]
+#[utoipa::path(get, path = "/api/v1/top/topics", operation_id = "list_top_topics", tag = "top", params(TopQuery), responses((status = 200, description = "The topics", body = Page<BusyTopic>)))]
 pub(super) async fn topics(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
