@@ -299,6 +299,10 @@ pub struct Percent(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Micros(pub u64);
 
+/// Text that is no identifier of a node. It says what one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoNodeId;
+
 /// Text that names none of the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSuchStore;
@@ -324,10 +328,10 @@ impl FromStr for NodeId {
 }
 
 impl TryFrom<String> for NodeId {
-    type Error = ParseIntError;
+    type Error = NoNodeId;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
+        text.parse().map_err(|_| NoNodeId)
     }
 }
 
@@ -374,6 +378,14 @@ impl FromStr for StoreName {
             .ok_or(NoSuchStore)
     }
 }
+
+impl fmt::Display for NoNodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("16 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for NoNodeId {}
 
 impl fmt::Display for NoSuchStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

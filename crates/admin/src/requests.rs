@@ -51,7 +51,10 @@ pub(crate) async fn read_body(
     }
     let body = to_bytes(body, longest).await.map_err(|error| {
         tracing::debug!(%error, "the body of a request was not read");
-        Problem::new(Kind::TooLarge, "the body is longer than this path reads")
+        Problem::new(
+            Kind::TooLarge,
+            "a body has at most 64 KiB, and that of /publish/bulk 1 MiB",
+        )
     })?;
     if connection.is_some_and(|connection| !connection.goes_on()) {
         return Err(no_place());
@@ -130,7 +133,10 @@ fn refusal(response: &mut Response, is_api: bool) -> Option<Problem> {
             Kind::UnknownPath,
             "GET /api/v1/openapi.json lists the paths",
         ),
-        StatusCode::PAYLOAD_TOO_LARGE => (Kind::TooLarge, "a body has at most 64 KiB"),
+        StatusCode::PAYLOAD_TOO_LARGE => (
+            Kind::TooLarge,
+            "a body has at most 64 KiB, and that of /publish/bulk 1 MiB",
+        ),
         StatusCode::BAD_REQUEST => (Kind::InvalidParameter, "the path is not UTF-8"),
         _ => (Kind::Internal, "the request was not understood"),
     };

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, word};
+use super::reading::too_many;
 use crate::api::{Client, ClientRow, ClientState, Gone, QueuePurge};
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, ClientFilter};
 use crate::cluster::NodeId;
 use crate::page::{List, Page};
-use crate::problem::{Document, Kind, Problem};
+use crate::problem::{Document, Problem};
 use crate::rights::Target;
 
 /// Clients of one action at most.
@@ -190,8 +191,8 @@ pub(super) async fn act(
 ) -> Result<Response, Problem> {
     let budget = budget.budget()?;
     if action.client_ids.len() > MOST_OF_AN_ACTION {
-        let why = format!("an action has at most {MOST_OF_AN_ACTION} clients");
-        return Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/client_ids"));
+        let count = action.client_ids.len();
+        return Err(too_many("/client_ids", count, MOST_OF_AN_ACTION));
     }
     let target = action.client_ids.join(", ");
     let all = action.client_ids.into_iter().map(|client_id| {

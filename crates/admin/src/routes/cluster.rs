@@ -11,6 +11,7 @@ use store_state::api::Slot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, Params, Segment, word};
+use super::reading::{wrong_field, wrong_parameter};
 use super::settings::HistoryQuery;
 use crate::api::{Alarm, FailedLoginsRow, History, ListenerRow, ShardName, ShardRow};
 use crate::api_state::Turn;
@@ -33,9 +34,9 @@ pub(super) struct ShardQuery {
     store: Option<String>,
     /// The node that leads.
     node: Option<String>,
-    /// Only those that nobody leads.
-    #[serde(default)]
-    leaderless: bool,
+    /// `true`: only those that nobody leads.
+    #[param(value_type = Option<bool>)]
+    leaderless: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given.
     #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
     budget_ms: Option<String>,
@@ -55,12 +56,17 @@ pub(super) async fn shards(
     let node = word("node", node, "16 hexadecimal digits", |text| {
         text.parse::<NodeId>().ok()
     })?;
+    let leaderless = query.leaderless.as_deref();
+    let leaderless = word("leaderless", leaderless, "true or false", |text| {
+        text.parse::<bool>().ok()
+    })?;
+    let leaderless = leaderless.unwrap_or_default();
     let budget = super::input::budget(query.budget_ms.as_deref())?;
     let mut shards = broker.shards(budget).await?;
     shards.all.retain(|row| {
         store.is_none_or(|store| row.store == store)
             && node.is_none_or(|node| row.leader == Some(node))
-            && (!query.leaderless || row.leader.is_none())
+            && (!leaderless || row.leader.is_none())
     });
     Ok(Json(shards.page()))
 }
@@ -106,9 +112,11 @@ pub(super) async fn shard_history(
 }
 
 fn shard_name(store: &str, shard: u64) -> Result<ShardName, Problem> {
-    let store = store.parse::<StoreName>();
-    let store = store.map_err(|error| Problem::parameter("store", error))?;
-    Ok(ShardName { store, shard })
+    let accepted = "session, inbox or retain";
+    match store.parse() {
+        Ok(store) => Ok(ShardName { store, shard }),
+        Err(_) => Err(wrong_parameter("store", store, accepted)),
+    }
 }
 
 fn no_shard(ShardName { store, shard }: ShardName) -> Problem {
@@ -202,10 +210,7 @@ pub(super) async fn join(
 ) -> Result<StatusCode, Problem> {
     match Endpoint::new(&seed) {
         Some(seed) => carry_out(broker, Change::Join { seed }).await,
-        None => {
-            let why = "`seed` is to be host:port";
-            Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/seed"))
-        }
+        None => Err(wrong_field("/seed", &seed.into(), "host:port")),
     }
 }
 

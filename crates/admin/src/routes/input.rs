@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::body::Bytes;
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, RawPathParams, Request};
+use axum::http::header;
 use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::IntoParams;
 
+use super::reading;
 use crate::backend::Range;
 use crate::page::{BUDGET_MS, DEFAULT_BUDGET, DEFAULT_LIMIT, LARGEST_LIMIT, List};
 use crate::problem::{Kind, Problem};
@@ -21,11 +24,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let read = Query::<T>::from_request_parts(parts, state).await;
-        read.map(|Query(params)| Self(params))
-            .map_err(|rejection: QueryRejection| {
-                Problem::new(Kind::InvalidParameter, rejection.body_text())
-            })
+        let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let Query(pairs) = pairs.map_err(|_| {
+            let why = "the query is to be names and values, such as `a=1&b=2`";
+            Problem::new(Kind::InvalidParameter, why)
+        })?;
+        reading::query(pairs).map(Self)
     }
 }
 
@@ -36,11 +40,34 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let read = Path::<T>::from_request_parts(parts, state).await;
-        read.map(|Path(segment)| Self(segment))
-            .map_err(|rejection: PathRejection| {
-                Problem::new(Kind::InvalidParameter, rejection.body_text())
-            })
+        let error = match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(segment)) => return Ok(Self(segment)),
+            Err(error) => error,
+        };
+        let raw = RawPathParams::from_request_parts(parts, state).await.ok();
+        Err(segment_problem(&error, raw.as_ref()))
+    }
+}
+
+/// `raw`: all parameters of the path, if they are UTF-8.
+fn segment_problem(error: &PathRejection, raw: Option<&RawPathParams>) -> Problem {
+    let kind = match error {
+        PathRejection::FailedToDeserializePathParams(error) => Some(error.kind()),
+        _ => None,
+    };
+    let at = match kind {
+        Some(ErrorKind::InvalidUtf8InPathParam { key }) => {
+            let accepted = "UTF-8, with `%` and two hexadecimal digits for a byte";
+            let why = format!("`{key}` is not UTF-8; it is to be {accepted}");
+            return Problem::parameter(key, why).with("accepted", accepted);
+        }
+        Some(ErrorKind::ParseErrorAtIndex { index, .. }) => *index,
+        _ => 0,
+    };
+    // Parameters that are read from text are numbers.
+    match raw.and_then(|raw| raw.iter().nth(at)) {
+        Some((name, given)) => reading::wrong_parameter(name, given, "a whole number from 0 on"),
+        None => Problem::new(Kind::InvalidParameter, "the path has other parameters"),
     }
 }
 
@@ -51,20 +78,37 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(body)) => Ok(Self(body)),
-            Err(rejection) => Err(problem(&rejection)),
+        let given = request.headers().get(header::CONTENT_TYPE);
+        let given = given.map(|given| String::from_utf8_lossy(given.as_bytes()).into_owned());
+        if !given.as_deref().is_some_and(is_json) {
+            return Err(no_json(given.as_deref()));
         }
+        let text = Bytes::from_request(request, state).await;
+        let text = text.map_err(|_| {
+            let why = "the body is longer than this path reads, or has not come in full";
+            Problem::new(Kind::TooLarge, why)
+        })?;
+        reading::body(&text).map(Self)
     }
 }
 
-fn problem(rejection: &JsonRejection) -> Problem {
-    let kind = match rejection {
-        JsonRejection::MissingJsonContentType(_) => Kind::UnsupportedMediaType,
-        JsonRejection::BytesRejection(_) => Kind::TooLarge,
-        _ => Kind::InvalidBody,
+/// Whether a header `Content-Type` names JSON, or a kind of it.
+fn is_json(kind: &str) -> bool {
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+fn no_json(given: Option<&str>) -> Problem {
+    let was = match given {
+        Some(given) => format!("`{}`", reading::shortened(given)),
+        None => "missing".to_owned(),
     };
-    Problem::new(kind, rejection.body_text())
+    let why = format!("the header Content-Type is {was}; it is to be application/json");
+    let problem = Problem::new(Kind::UnsupportedMediaType, why);
+    problem
+        .with("header", "Content-Type")
+        .with("accepted", "application/json")
 }
 
 /// Which part of a list is asked for, as all lists have it.
@@ -117,8 +161,8 @@ pub(super) fn limit(text: Option<&str>) -> Result<u16, Problem> {
     match text.parse() {
         Ok(limit @ 1..=LARGEST_LIMIT) => Ok(limit),
         _ => {
-            let why = format!("`limit` is 1 to {LARGEST_LIMIT}");
-            Err(Problem::parameter("limit", why))
+            let accepted = format!("a whole number from 1 to {LARGEST_LIMIT}");
+            Err(reading::wrong_parameter("limit", text, &accepted))
         }
     }
 }
@@ -130,12 +174,9 @@ pub(super) fn budget(text: Option<&str>) -> Result<Duration, Problem> {
     match text.parse() {
         Ok(ms) if BUDGET_MS.contains(&ms) => Ok(Duration::from_millis(ms)),
         _ => {
-            let why = format!(
-                "`budget_ms` is {} to {}",
-                BUDGET_MS.start(),
-                BUDGET_MS.end()
-            );
-            Err(Problem::parameter("budget_ms", why))
+            let (least, most) = (BUDGET_MS.start(), BUDGET_MS.end());
+            let accepted = format!("a whole number from {least} to {most}");
+            Err(reading::wrong_parameter("budget_ms", text, &accepted))
         }
     }
 }
@@ -151,10 +192,7 @@ pub(super) fn word<T>(
         None => Ok(None),
         Some(text) => match read(text) {
             Some(value) => Ok(Some(value)),
-            None => {
-                let why = format!("`{name}` is to be {accepted}");
-                Err(Problem::parameter(name, why).with("accepted", accepted))
-            }
+            None => Err(reading::wrong_parameter(name, text, accepted)),
         },
     }
 }

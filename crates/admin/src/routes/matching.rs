@@ -6,11 +6,12 @@ use axum::Json;
 use axum::extract::State;
 
 use super::input::{Body, BudgetParams, Params};
+use super::reading::{too_many, wrong_field};
 use crate::api::{Match, MatchRequest};
 use crate::api_state::Turn;
 use crate::backend::Broker;
 use crate::page::LARGEST_LIMIT;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 
 /// Clients that a question may name.
 const MOST_CLIENTS: usize = 100;
@@ -23,17 +24,15 @@ pub(super) async fn matching(
     Params(budget): Params<BudgetParams>,
     Body(request): Body<MatchRequest>,
 ) -> Result<Json<Match>, Problem> {
-    let wrong = |pointer: &str, why: &str| {
-        Err(Problem::new(Kind::InvalidBody, why).with("pointer", pointer))
-    };
     if request.qos > 2 {
-        return wrong("/qos", "`qos` is 0, 1 or 2");
+        return Err(wrong_field("/qos", &request.qos.into(), "0, 1 or 2"));
     }
     if !(1..=LARGEST_LIMIT).contains(&request.limit) {
-        return wrong("/limit", "`limit` is 1 to 500");
+        let accepted = format!("a whole number from 1 to {LARGEST_LIMIT}");
+        return Err(wrong_field("/limit", &request.limit.into(), &accepted));
     }
     if request.clients.len() > MOST_CLIENTS {
-        return wrong("/clients", "at most 100 clients are explained");
+        return Err(too_many("/clients", request.clients.len(), MOST_CLIENTS));
     }
     let budget = budget.budget()?;
     Ok(Json(broker.matching(request, budget).await?))

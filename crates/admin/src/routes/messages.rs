@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, budget, limit, word};
+use super::reading::{too_many, wrong_field};
 use crate::api::{
     Message, NewMessage, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
     RetainedLevelRow, RetainedRow,
 };
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, QueueQuestion};
-use crate::page::{List, Page};
+use crate::page::{LARGEST_LIMIT, List, Page};
 use crate::problem::{Document, Kind, Problem};
 use crate::rights::{Target, Untold};
 
@@ -90,8 +91,8 @@ pub(super) async fn bulk(
     Body(bulk): Body<Bulk>,
 ) -> Result<Response, Problem> {
     if bulk.messages.len() > MOST_OF_A_REQUEST {
-        let why = format!("a request has at most {MOST_OF_A_REQUEST} messages");
-        return Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/messages"));
+        let count = bulk.messages.len();
+        return Err(too_many("/messages", count, MOST_OF_A_REQUEST));
     }
     let target = format!("{} messages", bulk.messages.len());
     let results = broker.publish(bulk.messages, budget.budget()?).await?;
@@ -320,6 +321,12 @@ pub(super) async fn queue_with_payloads(
     Params(budget): Params<BudgetParams>,
     Body(lookup): Body<QueueLookup>,
 ) -> Result<(Extension<Untold>, Json<Page<QueuedMessage>>), Problem> {
+    if let Some(limit) = lookup.limit
+        && !(1..=LARGEST_LIMIT).contains(&limit)
+    {
+        let accepted = format!("a whole number from 1 to {LARGEST_LIMIT}");
+        return Err(wrong_field("/limit", &limit.into(), &accepted));
+    }
     let params = ListParams {
         limit: lookup.limit.map(|limit| limit.to_string()),
         after: lookup.after,

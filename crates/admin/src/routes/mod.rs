@@ -18,6 +18,7 @@ mod matching;
 mod messages;
 mod nodes;
 mod rates;
+mod reading;
 mod rules;
 mod settings;
 mod subscriptions;

@@ -7,10 +7,14 @@ use axum::Json;
 use axum::extract::State;
 
 use super::input::{Body, BudgetParams, Params};
+use super::reading::wrong_field;
 use crate::api::{AclAnswer, AclQuestion};
 use crate::api_state::Turn;
 use crate::backend::Broker;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
+
+/// What a client may be asked about.
+const ACTIONS: [&str; 4] = ["publish", "retain", "subscribe", "receive"];
 
 /// Whether a client may do something, and which rule decides.
 #[utoipa::path(post, path = "/api/v1/acl/test", operation_id = "test_acl", tag = "rights", params(BudgetParams), request_body = AclQuestion, responses((status = 200, description = "Whether the client may, and what decides", body = AclAnswer)))]
@@ -20,10 +24,15 @@ pub(super) async fn test(
     Params(budget): Params<BudgetParams>,
     Body(question): Body<AclQuestion>,
 ) -> Result<Json<AclAnswer>, Problem> {
-    let address = question.address.as_deref();
-    if address.is_some_and(|address| address.parse::<IpAddr>().is_err()) {
-        let why = "`address` is an IP address";
-        return Err(Problem::new(Kind::InvalidBody, why).with("pointer", "/address"));
+    if !ACTIONS.contains(&question.action.as_str()) {
+        let accepted = "publish, retain, subscribe or receive";
+        return Err(wrong_field("/action", &question.action.into(), accepted));
+    }
+    if let Some(address) = &question.address
+        && address.parse::<IpAddr>().is_err()
+    {
+        let given = address.as_str().into();
+        return Err(wrong_field("/address", &given, "an IP address"));
     }
     Ok(Json(broker.acl(question, budget.budget()?).await?))
 }

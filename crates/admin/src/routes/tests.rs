@@ -292,6 +292,226 @@ async fn parameters_that_cannot_be_used_are_named() {
     assert_eq!(answer.problem(), "invalid-cursor");
 }
 
+/// Requests that cannot be used: `GET` with a query, or `POST` with a body, and the exact problem.
+#[tokio::test]
+async fn a_problem_names_what_is_wrong_what_it_was_and_what_is_accepted() {
+    let stage = Stage::new(Fake::default());
+    let parameter = |name: &str| ("parameter", name.to_owned());
+    let field = |pointer: &str| ("pointer", pointer.to_owned());
+    let long = "x".repeat(100);
+    let table = [
+        (
+            "clients?limit=501",
+            "",
+            parameter("limit"),
+            "`limit` is `501`; it is to be a whole number from 1 to 500",
+        ),
+        (
+            "clients?budget_ms=49",
+            "",
+            parameter("budget_ms"),
+            "`budget_ms` is `49`; it is to be a whole number from 50 to 5000",
+        ),
+        (
+            "clients?state=there",
+            "",
+            parameter("state"),
+            "`state` is `there`; it is to be connecting, connected, closing or away",
+        ),
+        (
+            "shards?leaderless=1",
+            "",
+            parameter("leaderless"),
+            "`leaderless` is `1`; it is to be true or false",
+        ),
+        (
+            "nodes?all=1",
+            "",
+            parameter("all"),
+            "`all` is no parameter; the parameters are budget_ms",
+        ),
+        (
+            "clients?limt=5",
+            "",
+            parameter("limt"),
+            "`limt` is no parameter; the parameters are prefix, user, address, node, state, durable, limit, after and budget_ms",
+        ),
+        (
+            "retained/message",
+            "",
+            parameter("topic"),
+            "`topic` is missing; it is to be a string",
+        ),
+        (
+            "nodes?budget_ms=60&budget_ms=70",
+            "",
+            parameter("budget_ms"),
+            "`budget_ms` is given twice",
+        ),
+        (
+            "clients/%ff",
+            "",
+            parameter("client_id"),
+            "`client_id` is not UTF-8; it is to be UTF-8, with `%` and two hexadecimal digits for a byte",
+        ),
+        (
+            "shards/inbox/x",
+            "",
+            parameter("shard"),
+            "`shard` is `x`; it is to be a whole number from 0 on",
+        ),
+        (
+            "shards/other/0",
+            "",
+            parameter("store"),
+            "`store` is `other`; it is to be session, inbox or retain",
+        ),
+        (
+            "lookup",
+            "{}",
+            field("/client_id"),
+            "`client_id` is missing; it is to be a string",
+        ),
+        (
+            "lookup",
+            "\"a\"",
+            field(""),
+            "the body is `a`; it is to be an object",
+        ),
+        (
+            "lookup",
+            "{\"client_id\": 7}",
+            field("/client_id"),
+            "`client_id` is `7`; it is to be a string",
+        ),
+        (
+            "lookup",
+            "{\"client_id\": \"a\", \"of\": 1}",
+            field("/of"),
+            "`of` is no field; the fields are client_id",
+        ),
+        (
+            "publish/bulk",
+            "{\"messages\": [{\"topic\": \"a\"}, {\"topic\": [1]}]}",
+            field("/messages/1/topic"),
+            "`messages[1].topic` is an array; it is to be a string",
+        ),
+        (
+            "publish/bulk",
+            "{\"messages\": [{\"payload\": \"a\"}]}",
+            field("/messages/0/topic"),
+            "`messages[0].topic` is missing; it is to be a string",
+        ),
+        (
+            "publish",
+            "{\"topic\": \"a\", \"qos\": 300}",
+            field("/qos"),
+            "`qos` is `300`; it is to be 0, 1 or 2",
+        ),
+        (
+            "publish",
+            "{\"topic\": \"a\", \"retain\": \"yes\"}",
+            field("/retain"),
+            "`retain` is `yes`; it is to be true or false",
+        ),
+        (
+            "publish",
+            "{\"topic\": \"a\", \"message_expiry_s\": -1}",
+            field("/message_expiry_s"),
+            "`message_expiry_s` is `-1`; it is to be a whole number from 0 to 4294967295",
+        ),
+        (
+            "publish",
+            "{\"topic\": \"a\", \"encoding\": \"hex\"}",
+            field("/encoding"),
+            "`encoding` is `hex`; it is to be utf8 or base64",
+        ),
+        (
+            "actions",
+            "{\"client_ids\": []}",
+            field("/action"),
+            "`action` is missing; it is to be disconnect, end_session or empty_queue",
+        ),
+        (
+            "match",
+            "{\"topic\": \"a\", \"qos\": 3}",
+            field("/qos"),
+            "`qos` is `3`; it is to be 0, 1 or 2",
+        ),
+        (
+            "queue",
+            "{\"client_id\": \"a\", \"limit\": 0}",
+            field("/limit"),
+            "`limit` is `0`; it is to be a whole number from 1 to 500",
+        ),
+        (
+            "acl/test",
+            "{\"client_id\": \"a\", \"topic\": \"a\", \"action\": \"read\"}",
+            field("/action"),
+            "`action` is `read`; it is to be publish, retain, subscribe or receive",
+        ),
+        (
+            "cluster/evict",
+            "{\"node\": \"nobody\"}",
+            field("/node"),
+            "`node` is `nobody`; it is to be 16 hexadecimal digits",
+        ),
+        (
+            "cluster/join",
+            "{\"seed\": \"10.0.0.1\"}",
+            field("/seed"),
+            "`seed` is `10.0.0.1`; it is to be host:port",
+        ),
+        (
+            "login",
+            "{\"user\": \"anna\", \"password\": 1234}",
+            field("/password"),
+            "`password` is of another type; it is to be a string",
+        ),
+    ];
+    let ask = async |path: &str, body: &str| {
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        let key = stage.key(Role::Administrator);
+        let mut asked = request(method, &format!("/api/v1/{path}"), &Value::Null, key);
+        *asked.body_mut() = Body::from(body.to_owned());
+        let answer = stage.ask(asked).await;
+        answer.problem();
+        answer.json()
+    };
+    for (path, body, (member, name), detail) in table {
+        let document = ask(path, body).await;
+        assert_eq!(document["detail"], detail, "{path} {body}");
+        assert_eq!(document[member], name, "{path} {body}");
+        assert!(document["accepted"].is_string(), "{path} {body}");
+    }
+    for (body, detail) in [
+        (" ", "the body is empty; it is to be JSON"),
+        (
+            "{\"client_id\": ",
+            "the body ends within JSON, at line 1, column 14",
+        ),
+        (
+            "{\"client_id\": 'a'}",
+            "the body is no JSON from line 1, column 15, on",
+        ),
+        (
+            "{\"client_id\": \"a\", \"client_id\": \"b\"}",
+            "a field stands twice, at line 1, column 30",
+        ),
+    ] {
+        assert_eq!(ask("lookup", body).await["detail"], detail, "{body}");
+    }
+    let document = ask(&format!("clients?limit={long}"), "").await;
+    assert_eq!(document["value"], "x".repeat(64) + "…");
+    let document = ask("login", "{\"user\": \"anna\", \"password\": 1234}").await;
+    assert_eq!(document["value"], Value::Null);
+    let mut asked = request("POST", "/api/v1/lookup", &json!({"client_id": "a"}), None);
+    let kind = "text/plain".parse().unwrap();
+    asked.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let detail = "the header Content-Type is `text/plain`; it is to be application/json";
+    assert_eq!(stage.ask(asked).await.json()["detail"], detail);
+}
+
 #[tokio::test]
 async fn a_walk_goes_on_behind_the_last_item_and_ends() {
     let all: Vec<String> = (0..25).map(|n| format!("c{n:02}/ü?")).collect();
