@@ -34,8 +34,10 @@ pub(super) struct ListQuery {
     /// The node that clients are connected to.
     node: Option<String>,
     /// `connecting`, `connected`, `closing` or `away`.
+    #[param(value_type = Option<ClientState>, inline)]
     state: Option<String>,
     /// `true`: those whose sessions are in the stores; `false`: the others. Looks at each client.
+    #[param(value_type = Option<bool>)]
     durable: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]

@@ -31,6 +31,7 @@ pub(super) async fn status(State(broker): State<Arc<dyn Broker>>) -> Json<Cluste
 #[serde(deny_unknown_fields)]
 pub(super) struct ShardQuery {
     /// `session`, `inbox` or `retain`.
+    #[param(value_type = Option<StoreName>, inline)]
     store: Option<String>,
     /// The node that leads.
     node: Option<String>,

@@ -19,6 +19,7 @@ use crate::problem::Problem;
 #[serde(deny_unknown_fields)]
 pub(super) struct TopQuery {
     /// `messages` if it is not given, `bytes`, or, of subscribers, `delay`.
+    #[param(value_type = Option<BusyOrder>, inline)]
     by: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
