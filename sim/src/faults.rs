@@ -39,7 +39,7 @@ pub(crate) fn elect_the_third(world: &mut World) -> Result<(), String> {
     let mut draw = || all.swap_remove(world.chance.below(all.len()));
     let (third, damaged, other) = (draw(), draw(), draw());
     let away = 300 + world.chance.below(3_000) as u64;
-    isolate(world, third, &[third, damaged, other], away + REACHED);
+    world.cut(around(third, &[third, damaged, other]), away + REACHED);
     crate::pass(world, away)?;
     world.damages = Damages::Once(Part::End);
     world.crash(damaged);
@@ -71,7 +71,7 @@ fn strike(world: &mut World) {
             let operations = world.chance.below(60) as u64;
             world.nodes[&one].disk.fail_power_after(operations);
         }
-        25..45 => isolate(world, one, &all, time),
+        25..45 => world.cut(around(one, &all), time),
         45..55 => {
             let other = all[world.chance.below(all.len())];
             world.cut(vec![(one, other)], time);
@@ -115,16 +115,18 @@ fn strike_split(world: &mut World, leader: u64) {
             let pairs = vec![(leader, other), (other, leader)];
             world.flap(&pairs, time, 1);
         }
-        3 => isolate(world, one, &all, time),
+        3 => world.cut(around(one, &all), time),
         4 => world.move_a_lead(leader),
         _ => {}
     }
 }
 
-fn isolate(world: &mut World, one: u64, all: &[u64], time: u64) {
+/// The ways between a node and all others.
+fn around(one: u64, all: &[u64]) -> Vec<(u64, u64)> {
     let others = all.iter().copied().filter(|other| *other != one);
-    let pairs = others.flat_map(|other| [(one, other), (other, one)]);
-    world.cut(pairs.collect(), time);
+    others
+        .flat_map(|other| [(one, other), (other, one)])
+        .collect()
 }
 
 /// Two nodes do not reach each other, and others reach both.

@@ -4,7 +4,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use histogram::Snapshot;
 use parking_lot::Mutex;
@@ -78,7 +77,7 @@ impl Log {
     pub fn open_within(
         options: &LogOptions,
         files: Arc<dyn Files>,
-        write_time: Duration,
+        write_time: std::time::Duration,
     ) -> Result<Self, LogError> {
         let (wal, writer, damage) = prepare(options, files)?;
         tokio::spawn(writer.run_within(write_time));
