@@ -492,6 +492,34 @@ def test_pages_of_other_origins_open_no_websocket(require):
         assert status(Origin="https://evil.example") == "101"
 
 
+FOREIGN_PAGES = [
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Sec_Fetch_Site": "cross-site"},
+    # The page's site has given its name the address of this machine.
+    {"Origin": "http://evil.example", "Host": "evil.example"},
+]
+
+
+def test_a_page_of_another_host_is_no_anonymous_client_of_this_machine():
+    ws = {"host": "127.0.0.1", "port": 0}
+    with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
+
+        def connack(**headers):
+            stream = socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=DEADLINE_S)
+            with Raw(stream=WebSocket(stream, headers=headers)) as client:
+                client.send(raw.connect("page"))
+                return client.expect(raw.CONNACK).reason
+
+        assert connack() == connack(Origin="http://localhost:5173") == 0
+        for headers in FOREIGN_PAGES:
+            assert connack(**headers) == 0x87, headers
+        until(lambda: any("not for web pages of other hosts" in line for line in broker.log_text), what="the line that says how to let them in")
+    for open_to_pages in ({"allowAnonymous": True}, {"mqttServerConfig": {"wsListener": {**ws, "allowedOrigins": ["https://evil.example"]}}}):
+        with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}, **open_to_pages}) as broker:
+            assert connack(Origin="https://evil.example") == 0
+
+
 # ---- the PROXY protocol -------------------------------------------------------------------------
 
 V1 = b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 1883\r\n"

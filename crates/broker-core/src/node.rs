@@ -301,8 +301,8 @@ impl<R: Rim> Node<R> {
             .swap(true, Ordering::Relaxed)
         {
             tracing::warn!(
-                "anonymous clients are accepted from loopback addresses only; \
-                 `allowAnonymous: true` accepts them from everywhere"
+                "anonymous clients are accepted from loopback addresses only, and not for web pages of other hosts; \
+                 `allowAnonymous: true` accepts them from everywhere, a listener's `allowedOrigins` those of the pages that it lists"
             );
         }
     }

@@ -30,6 +30,15 @@ impl From<Behind> for Destination {
     }
 }
 
+/// What handshakes of TLS, of a proxy and of a WebSocket have told of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Handshakes<'a> {
+    /// The user name that the client's verified certificate stands for, by the template of its listener.
+    pub certificate_name: Option<&'a str>,
+    /// A browser opened a WebSocket for a page of another host than this one, which the listener does not list.
+    pub is_of_foreign_page: bool,
+}
+
 /// The connections of one event loop, its deadlines, and its way to the other loops. `M` is the mail that loops
 /// send each other. Calls take effect within the turn; none blocks.
 pub trait Connections<M> {
@@ -81,9 +90,9 @@ pub trait Connections<M> {
     #[must_use]
     fn listener(&self, connection: ConnectionId) -> Option<u16>;
 
-    /// The user name that the client's verified certificate stands for, by the template of its listener.
+    /// What the handshakes of a connection have told.
     #[must_use]
-    fn certificate_name(&self, connection: ConnectionId) -> Option<&str>;
+    fn handshakes(&self, connection: ConnectionId) -> Handshakes<'_>;
 
     /// Whether bytes of the peer may be waiting that this side has chosen not to read yet (a pause, a
     /// rate): the peer's silence is then no sign of its death.

@@ -16,7 +16,7 @@ mod service;
 mod spoken;
 
 pub use arena::{Arena, Key};
-pub use connections::{Behind, Connections, Destination};
+pub use connections::{Behind, Connections, Destination, Handshakes};
 pub use counter::Counter;
 pub use kind::Kind;
 pub use peer::PeerAddress;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Registry, Token};
-use net_api::{Arena, ConnectionId, Connections, Destination, Key, PeerAddress, RateGroup, Rates};
+use net_api::{
+    Arena, ConnectionId, Connections, Destination, Handshakes, Key, PeerAddress, RateGroup, Rates,
+};
 use socket2::Socket;
 
 use crate::connection::{Connection, Phase, Unwritten};
@@ -285,9 +287,10 @@ impl<M> Connections<M> for Io<M> {
         self.connections.get(connection).map(|c| c.listener)
     }
 
-    fn certificate_name(&self, connection: ConnectionId) -> Option<&str> {
-        let layers = self.connections.get(connection)?.layers.as_ref()?;
-        layers.certificate_name()
+    fn handshakes(&self, connection: ConnectionId) -> Handshakes<'_> {
+        let connection = self.connections.get(connection);
+        let layers = connection.and_then(|connection| connection.layers.as_ref());
+        layers.map_or_else(Handshakes::default, |layers| layers.handshakes())
     }
 
     fn is_held_back(&self, connection: ConnectionId) -> bool {

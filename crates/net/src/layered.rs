@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use net_api::PeerAddress;
+use net_api::{Handshakes, PeerAddress};
 use transport::{Layers, TransportError};
 
 use crate::listener::Profile;
@@ -109,7 +109,11 @@ impl Layered {
         client.or(header)
     }
 
-    pub(crate) fn certificate_name(&self) -> Option<&str> {
-        self.certificate_name.as_deref()
+    /// What they have told.
+    pub(crate) fn handshakes(&self) -> Handshakes<'_> {
+        Handshakes {
+            certificate_name: self.certificate_name.as_deref(),
+            is_of_foreign_page: self.layers.is_of_foreign_page(),
+        }
     }
 }

@@ -270,6 +270,14 @@ impl Layers {
         self.websocket.as_mut()?.take_forwarded()
     }
 
+    /// Whether the peer is a browser that opened a WebSocket for a page of another host than this one, where no origins are
+    /// listed: the page may be anybody's, and the person in front of the browser knows nothing of it (RFC 6455 §10.2).
+    #[must_use]
+    pub fn is_of_foreign_page(&self) -> bool {
+        let websocket = self.websocket.as_ref();
+        websocket.is_some_and(|websocket| websocket.is_of_foreign_page())
+    }
+
     /// The peer's verified certificate, DER.
     #[must_use]
     pub fn certificate(&self) -> Option<&[u8]> {

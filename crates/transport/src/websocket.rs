@@ -40,6 +40,7 @@ pub(crate) struct WebSocket {
     in_message: bool,
     /// For whom a proxy says that it connects.
     forwarded: Option<IpAddr>,
+    is_of_foreign_page: bool,
 }
 
 #[derive(Debug)]
@@ -138,12 +139,18 @@ impl WebSocket {
             is_client,
             in_message: false,
             forwarded: None,
+            is_of_foreign_page: false,
         }
     }
 
     /// For whom a proxy says that it connects, once.
     pub(crate) fn take_forwarded(&mut self) -> Option<IpAddr> {
         self.forwarded.take()
+    }
+
+    /// Whether a page of another host that nobody has listed opened it.
+    pub(crate) fn is_of_foreign_page(&self) -> bool {
+        self.is_of_foreign_page
     }
 
     pub(crate) fn is_established(&self) -> bool {
@@ -204,6 +211,7 @@ impl WebSocket {
                 Ok(Some(opened)) => {
                     output.extend_from_slice(opened.response.as_bytes());
                     self.forwarded = opened.forwarded;
+                    self.is_of_foreign_page = opened.is_of_foreign_page;
                     Ok(Some(opened.length))
                 }
                 Err(refusal) => {

@@ -138,7 +138,7 @@ impl<R: Rim> ClientLoop<R> {
                 .base
                 .judged_address(io, connection)
                 .map(|ip| ip.to_canonical()),
-            certificate_name: io.certificate_name(connection).map(Box::from),
+            certificate_name: io.handshakes(connection).certificate_name.map(Box::from),
         };
         let stage = Stage::Asked;
         self.logins.insert(connection, Login { came_us, stage });
@@ -488,7 +488,7 @@ fn count_denial(stats: &BrokerStats, denial: Denial) {
 /// The user that a verified certificate names, of a client that nobody is asked about. What it says itself in
 /// CONNECT is not confirmed.
 fn certified(io: &impl LoopIo, connection: ConnectionId) -> Option<Box<Admission>> {
-    let name = io.certificate_name(connection)?;
+    let name = io.handshakes(connection).certificate_name?;
     Some(Box::new(Admission {
         identity: Box::new(Identity {
             username: Some(name.into()),

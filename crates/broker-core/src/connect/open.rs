@@ -257,7 +257,7 @@ impl<R: Rim> ClientLoop<R> {
         let candidate = Candidate {
             user: identity.and_then(|identity| identity.username.as_deref()),
             client_id: &client_id,
-            certificate: io.certificate_name(entry.connection),
+            certificate: io.handshakes(entry.connection).certificate_name,
             listener: io.listener(entry.connection).and_then(|number| {
                 self.base
                     .node

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use broker_core::LoopMessage;
-use net_api::{Arena, ConnectionId, Connections, Destination, PeerAddress, RateGroup, Rates};
+use net_api::{
+    Arena, ConnectionId, Connections, Destination, Handshakes, PeerAddress, RateGroup, Rates,
+};
 
 /// A connection.
 #[derive(Debug, Default)]
@@ -117,8 +119,8 @@ impl Connections<LoopMessage> for Memory {
         self.connections.get(connection).map(|_| 0)
     }
 
-    fn certificate_name(&self, _: ConnectionId) -> Option<&str> {
-        None
+    fn handshakes(&self, _: ConnectionId) -> Handshakes<'_> {
+        Handshakes::default()
     }
 
     fn is_held_back(&self, connection: ConnectionId) -> bool {

@@ -40,8 +40,12 @@ impl<R: Rim> Base<R> {
         judged(self.source_of(io, connection)?)
     }
 
-    /// Whether the client is a process of this machine, as far as one can tell.
+    /// Whether the client is a process of this machine, as far as one can tell. A browser that connects for a page of another
+    /// site is not: the site is elsewhere.
     pub(crate) fn is_local(&self, io: &impl LoopIo, connection: ConnectionId) -> bool {
+        if io.handshakes(connection).is_of_foreign_page {
+            return false;
+        }
         match io.peer(connection) {
             Some(PeerAddress::Unix) => true,
             Some(PeerAddress::Ip(_)) => self

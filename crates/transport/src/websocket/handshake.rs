@@ -88,6 +88,8 @@ pub(super) struct Opened {
     pub(super) response: String,
     /// For whom it says that it was sent.
     pub(super) forwarded: Option<IpAddr>,
+    /// A browser sent it for a page of another host, which nobody has listed.
+    pub(super) is_of_foreign_page: bool,
 }
 
 /// The server's side. `None`: the request is incomplete.
@@ -111,7 +113,40 @@ pub(super) fn answer(bytes: &[u8], server: &Server) -> Result<Option<Opened>, Re
         length,
         response: switch(&request)?,
         forwarded: forwarded.and_then(|forwarded| forwarded.client(request.headers)),
+        is_of_foreign_page: server.origins.is_empty() && is_of_foreign_page(request.headers),
     }))
+}
+
+/// Whether a browser says that a page asks that did not come from the host that it asks, or may not have: any site can give itself
+/// the address of this machine (DNS rebinding), so the host counts only if it is an address or `localhost`. The ports may differ:
+/// pages come from other ports than MQTT. A program that is no browser says nothing of the kind.
+fn is_of_foreign_page(headers: &[Header<'_>]) -> bool {
+    let is_cross_site = values(headers, "Sec-Fetch-Site").any(|site| site == "cross-site");
+    let mut origins = headers
+        .iter()
+        .filter(|header| header.name.eq_ignore_ascii_case("Origin"))
+        .peekable();
+    let comes_from_page = origins.peek().is_some();
+    let own = single(headers, "Host").map(host_name);
+    let is_own = |origin: &Header<'_>| {
+        let origin = std::str::from_utf8(origin.value).ok();
+        let page = origin.and_then(|origin| origin.split_once("://"));
+        page.zip(own)
+            .is_some_and(|((_, page), own)| host_name(page).eq_ignore_ascii_case(own))
+    };
+    let is_here =
+        |name: &str| name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
+    is_cross_site || comes_from_page && !(own.is_some_and(is_here) && origins.all(is_own))
+}
+
+/// The host of `host`, `host:port`, `[address]` or `[address]:port`, without the brackets.
+fn host_name(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
+        None => authority
+            .split_once(':')
+            .map_or(authority, |(name, _)| name),
+    }
 }
 
 /// Whether the page that asks, if it is one, may connect.
@@ -296,6 +331,59 @@ mod tests {
         assert_eq!(status("", &listed), "101");
         assert_eq!(status("", &server(&["https://a"], true)), "403 Forbidden");
         assert_eq!(status("Origin: https://b\r\n", &server(&[], false)), "101");
+    }
+
+    #[test]
+    fn a_page_of_another_host_is_known_as_such() {
+        let is_foreign = |host: &str, lines: &str, origins: &[&str]| {
+            let own = format!("Host: {host}\r\n{lines}");
+            let request = REQUEST.replace("Host: broker\r\n", &own);
+            let opened = answer(request.as_bytes(), &server(origins, false));
+            let opened = opened.expect("is accepted").expect("is complete");
+            opened.is_of_foreign_page
+        };
+        for (host, lines, expected) in [
+            ("broker:8083", "", false),
+            ("localhost:8083", "Origin: http://localhost:5173\r\n", false),
+            ("LOCALHOST:8083", "Origin: http://localhost\r\n", false),
+            (
+                "127.0.0.1:8083",
+                "Origin: http://127.0.0.1:18080\r\n",
+                false,
+            ),
+            ("[::1]:8083", "Origin: http://[::1]:18080\r\n", false),
+            ("localhost:8083", "Origin: http://127.0.0.1\r\n", true),
+            ("localhost:8083", "Origin: http://evil.example\r\n", true),
+            (
+                "localhost:8083",
+                "Origin: http://localhost.evil.example\r\n",
+                true,
+            ),
+            ("localhost:8083", "Origin: null\r\n", true),
+            ("localhost:8083", "Origin: \r\n", true),
+            ("localhost:8083", "Origin: \u{fc}\r\n", true),
+            // The name of the site stands for 127.0.0.1 by now.
+            (
+                "evil.example:8083",
+                "Origin: http://evil.example:8083\r\n",
+                true,
+            ),
+            (
+                "localhost",
+                "Origin: http://localhost\r\nOrigin: http://evil.example\r\n",
+                true,
+            ),
+            ("localhost", "Sec-Fetch-Site: cross-site\r\n", true),
+            (
+                "localhost",
+                "Sec-Fetch-Site: same-site\r\nOrigin: http://localhost\r\n",
+                false,
+            ),
+        ] {
+            assert_eq!(is_foreign(host, lines, &[]), expected, "{host} {lines}");
+        }
+        let listed = "Origin: http://app.example\r\n";
+        assert!(!is_foreign("localhost", listed, &["http://app.example"]));
     }
 
     fn opened(request: &str) -> String {
