@@ -1,6 +1,6 @@
 // Generated from docs/reference/openapi.json by `npm run types`; not to be edited.
 
-export type AclAnswer = Verdict & { client_id: string; connected: boolean; user: string | null };
+export type AclAnswer = Verdict & { client_id: string; connected: boolean; known_by: KnownBy; user: string | null };
 export type AclQuestion = { action: string; address: string | null; client_id: string; topic: string; user: string | null };
 export type Action = { action: ActionName; client_ids: (string)[] };
 export type ActionName = "disconnect" | "end_session" | "empty_queue";
@@ -44,6 +44,7 @@ export type HealthState = "ok" | "degraded" | "unavailable";
 export type History = { nodes: (NodeHistory)[]; partial: (Missing)[]; step_s: number };
 export type HolderRow = { durable: boolean; last: At; publisher: string; subscriber: string | null; times: number };
 export type Join = { seed: string };
+export type KnownBy = "connection" | "session" | "question" | "nothing";
 export type LevelChange = { changes: string; level: LevelNumber; programs: string };
 export type LevelNumber = number;
 export type LevelStatus = { changes: (LevelChange)[]; held_up_by: (NodeBehind)[]; highest: LevelNumber; known: LevelNumber; lowest: LevelNumber; possible: LevelNumber; raised_in: Seconds | null };
@@ -53,7 +54,7 @@ export type LoadStatus = { apply_us: Micros; half: HalfStatus | null; log_bytes:
 export type Lookup = { client_id: string };
 export type Match = { counted_all: boolean; counts: MatchCounts; not: (NotReached)[]; partial: (Missing)[]; publisher: Publisher | null; qos: number; receivers: (Receiver)[]; topic: string };
 export type MatchCounts = { delivered: number; dropped: number; groups: number; queued: number };
-export type MatchRequest = { clients: (string)[]; limit: number; publisher: string | null; qos: number; topic: string };
+export type MatchRequest = { clients: (string)[]; limit: number; publisher: string | null; publisher_user: string | null; qos: number; topic: string };
 export type Me = { csrf_token: string | null; ends_at: At | null; key: string | null; role: Role; user: string | null };
 export type Message = { content_type: string | null; correlation_data: string | null; encoding: Encoding; expires_at: At | null; payload: string | null; payload_bytes: number; payload_is_utf8: boolean; qos: number; response_topic: string | null; topic: string; user_properties: (UserProperty)[] };
 export type Micros = number;
@@ -95,7 +96,7 @@ export type Page_SharedGroupRow = { items: ({ filter: string; given_filter: stri
 export type Page_SubscriptionRow = { items: ({ client_id: string; filter: string; given_filter: string; identifier: number | null; no_local: boolean; node: NodeId | null; node_name: string | null; qos: number; retain_as_published: boolean; shared: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Percent = number;
 export type PublishedMessage = { matched: boolean; reason_code: number; retained: boolean | null; topic: string };
-export type Publisher = { client_id: string; verdict: Verdict | null };
+export type Publisher = { client_id: string; known_by: KnownBy | null; user: string | null; verdict: Verdict | null };
 export type Queue = { bytes: number; full: string | null; limit_bytes: number | null; limit_messages: number | null; messages: number; oldest_at: At | null };
 export type QueueLookup = { after: string | null; client_id: string; limit: number | null };
 export type QueuePurge = { bytes: number; complete: boolean; removed: number };

@@ -674,6 +674,13 @@ def test_ban_command(name, token_file):
         assert bans(broker) == []
         assert run("ban", "remove", number, *known).returncode == 1
         assert run("ban", "add", *known).returncode == 2
+        # The list comes in pages, and the command prints all of them.
+        made = [ban(broker, client=f"{name}{number}")["id"] for number in range(501)]
+        first = broker.api("/api/v1/bans?limit=500")
+        rest = broker.api(f"/api/v1/bans?limit=500&after={first['next']}")
+        assert [listed["id"] for listed in first["items"] + rest["items"]] == made and rest["next"] is None
+        assert [listed["id"] for listed in json.loads(run("ban", "list", "--json", *node).stdout)["items"]] == made
+        assert run("ban", "list", *node).stdout.count(name) == len(made)
 
 
 # ---- the HTTP port -----------------------------------------------------------------------------

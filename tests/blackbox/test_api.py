@@ -555,6 +555,7 @@ def test_rules_are_tested_and_are_part_of_who_gets_a_message(tmp_path, name):
             status, found = request(broker, "POST", "/api/v1/acl/test", question)
             assert (status, found["may"], found["by"], found["line"]) == (200, may, by, line), question
             assert found["connected"] is False
+            assert found["known_by"] == ("question" if {"user", "address"} & question.keys() else "nothing")
         for wrong, pointer in [
             ({"client_id": "x", "action": "write", "topic": "a"}, "/action"),
             ({"client_id": "x", "action": "publish", "topic": "a/#"}, "/topic"),
@@ -570,13 +571,23 @@ def test_rules_are_tested_and_are_part_of_who_gets_a_message(tmp_path, name):
             assert (receiver["outcome"], receiver["reason"]) == ("dropped", "receive_denied")
             assert receiver["rule"]["line"] == 1 and found["counts"]["dropped"] == 1
             assert found["publisher"]["verdict"] == {"may": True, "by": "file", "line": 6}
+            assert found["publisher"]["known_by"] == "connection"
             found = request(broker, "POST", "/api/v1/match", {"topic": "plant/a", "publisher": f"{name}p"})[1]
             assert found["receivers"][0]["outcome"] == "delivered" and found["receivers"][0]["rule"] is None
             connected = {"client_id": name, "action": "receive", "topic": "quiet/b"}
             found = request(broker, "POST", "/api/v1/acl/test", connected)[1]
-            assert found["connected"] is True and found["may"] is False
+            assert found["connected"] is True and found["may"] is False and found["known_by"] == "connection"
             table = command(broker, "match", "quiet/a", "--publisher", "gw")
             assert "receive_denied: line 1 of the rule file" in table
+            # Of a client that nobody knows it is said so, or the question names its user.
+            unknown = {"topic": "secret/a", "publisher": f"{name}x"}
+            said = request(broker, "POST", "/api/v1/match", unknown)[1]["publisher"]
+            assert (said["known_by"], said["user"], said["verdict"]["by"]) == ("nothing", None, "no_match")
+            said = request(broker, "POST", "/api/v1/match", {**unknown, "publisher_user": "ann"})[1]["publisher"]
+            assert (said["known_by"], said["user"], said["verdict"]["line"]) == ("question", "ann", 2)
+            assert "judged as a client without a user" in command(broker, "match", "secret/a", "--publisher", f"{name}x")
+            line = command(broker, "match", "secret/a", "--publisher", f"{name}x", "--publisher-user", "ann")
+            assert "may not publish it (line 2 of the rule file)" in line and "judged as" not in line
 
 
 def test_sessions_are_those_in_the_stores(stage, name):

@@ -63,6 +63,18 @@ def test_people_log_in_with_a_role_and_out(users, name):
         assert len(secret) > 20 and secret not in text and "password of" not in text
 
 
+def test_guesses_that_a_proxy_of_this_machine_may_have_passed_on_wait(users):
+    with Broker({"http.userFile": users}) as broker:
+        stranger = browser(broker)
+        assert browser(broker).login("anna")[0] == 200
+        guesses = iter(range(1000))
+        until(lambda: stranger.login("anna", f"guess {next(guesses)}")[0] == 429, what="a guess that is not judged")
+        assert next(guesses) < 20
+        # It holds up neither other people nor whoever has shown the right password before.
+        assert browser(broker).login("ben")[0] == 200
+        assert browser(broker).login("anna")[0] == 200
+
+
 def test_a_file_that_cannot_be_used_and_nobody_to_log_in(users, tmp_path):
     with Broker() as broker:
         status, problem = browser(broker).login("anna")

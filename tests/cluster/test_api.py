@@ -329,6 +329,17 @@ def test_a_session_counts_at_each_node_and_ends_at_all(tmp_path):
         for browser in (here, there):
             browser.cookie = kept
             assert browser.ask("GET", "/me")[0] == 401
+        # What she may do at a node is what that node's configuration says, whichever node her token names.
+        other = cluster.nodes[1]
+        other.stop()
+        other.sets = {**other.sets, "http.operators": ""}
+        other.start()
+        cluster.settled()
+        assert here.login("anna")[0] == 200
+        there.cookie = here.cookie
+        assert [browser.ask("GET", "/me")[1]["role"] for browser in (here, there)] == ["operator", "viewer"]
+        there.csrf = here.csrf
+        assert there.ask("POST", "/bans", {"client": "y"})[1]["type"].endswith("no-right")
         # The session of a node that is gone is gone, too: its user logs in at another one.
         assert here.login("anna")[0] == 200
         there.cookie = here.cookie

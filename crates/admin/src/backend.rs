@@ -359,8 +359,8 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Who has held whom back on this node, the latest first.
     fn holders(&self, limit: usize) -> Vec<HolderRow>;
 
-    /// The bans as this node has them.
-    fn bans(&self) -> Vec<Ban>;
+    /// The first `limit` bans behind the one with this number, as this node has them, and whether more follow.
+    fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool);
 
     /// Adds a ban.
     fn ban(&self, ban: NewBan) -> Asked<Ban>;

@@ -32,6 +32,7 @@ pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
     MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
 };
+pub use pace::{Debt, thread_cpu};
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, LoginSession, NoSuchRole,
     People, Rights, Role, Sessions, Token, TokenHash, Who,

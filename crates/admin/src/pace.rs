@@ -1,5 +1,6 @@
 //! Lists give way to the load: all of them together take a part of a core, so that one who walks over a million sessions costs
-//! clients nothing that they notice.
+//! clients nothing that they notice. The thread of the API keeps one account, for what it does itself; each node keeps another one,
+//! for what it looks up for others.
 //!
 //! Invariant: a debt is paid by waiting before the next list, never by an answer that is shorter. Look-ups of one thing do not
 //! wait.
@@ -25,34 +26,52 @@ pub(crate) struct Pace(Mutex<Account>);
 
 #[derive(Debug, Default)]
 struct Account {
-    last: Option<(Instant, Duration)>,
-    /// CPU time that was used and is not paid.
-    debt: Duration,
+    debt: Debt,
+    /// What the thread has used so far.
+    used: Option<Duration>,
 }
 
 impl Account {
     /// How long the next list waits. `cpu`: what the thread has used so far.
     fn wait(&mut self, now: Instant, cpu: Duration) -> Duration {
-        let (before, used) = self.last.replace((now, cpu)).unwrap_or((now, cpu));
+        let used = self.used.replace(cpu).unwrap_or(cpu);
+        self.debt.add(now, cpu.saturating_sub(used))
+    }
+}
+
+/// CPU time that was used beyond a tenth of a core and is not paid.
+#[derive(Debug, Default)]
+pub struct Debt {
+    last: Option<Instant>,
+    unpaid: Duration,
+}
+
+impl Debt {
+    /// Adds CPU time that was used until now. How long the next list waits therefore: 1 s at most; what it would have to wait for
+    /// longer is forgiven.
+    pub fn add(&mut self, now: Instant, spent: Duration) -> Duration {
+        let before = self.last.replace(now).unwrap_or(now);
         let paid = now.saturating_duration_since(before) / PART;
-        let spent = cpu.saturating_sub(used);
         // Other questions count too; what they use must not delay lists for longer than a moment after them.
         let most = AT_ONCE + LONGEST / PART;
-        self.debt = (self.debt + spent).saturating_sub(paid).min(most);
-        let over = self.debt.saturating_sub(AT_ONCE);
+        self.unpaid = (self.unpaid + spent).saturating_sub(paid).min(most);
+        let over = self.unpaid.saturating_sub(AT_ONCE);
         over * PART
     }
+}
+
+/// The CPU time that the calling thread has used so far. One system call.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let cpu = clock_gettime(ClockId::ThreadCPUTime);
+    let nanoseconds = u32::try_from(cpu.tv_nsec).unwrap_or(0);
+    Duration::new(cpu.tv_sec.unsigned_abs(), nanoseconds)
 }
 
 impl Pace {
     /// Waits until a list may be read. On the thread that reads lists.
     pub(crate) async fn wait(&self) {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        let cpu = Duration::new(
-            cpu.tv_sec.unsigned_abs(),
-            u32::try_from(cpu.tv_nsec).unwrap_or(0),
-        );
-        let wait = self.0.lock().wait(Instant::now(), cpu);
+        let wait = self.0.lock().wait(Instant::now(), thread_cpu());
         if !wait.is_zero() {
             sleep(wait).await;
         }

@@ -258,7 +258,7 @@ impl<const MOST: u64> PerSecond<MOST> {
 
 #[cfg(test)]
 mod tests {
-    use super::ring::{BYTES, EVENTS, OF_CLUSTER};
+    use super::ring::{BYTES, EVENTS, RESERVED};
     use super::*;
 
     fn event(number: usize) -> Event {
@@ -339,7 +339,8 @@ mod tests {
         // The second one is the oldest that is left of all.
         let end = 3 * EVENTS as u64 + 1;
         let is_moved = |event: &Event| event.kind == EventKind::ShardMoved;
-        let read = |from, limit| events.read(from, limit, EVENTS + 2, Wanted::OfCluster, is_moved);
+        let of_cluster = Wanted::of(&[EventKind::ShardMoved]);
+        let read = |from, limit| events.read(from, limit, EVENTS + 2, of_cluster, is_moved);
         let numbers = |read: &Read| read.events.iter().map(|(number, _)| *number).collect();
         let all = read(0, 10);
         assert_eq!(numbers(&all), vec![0, 2 * EVENTS as u64 + 1]);
@@ -351,14 +352,14 @@ mod tests {
         assert_eq!(numbers(&next), vec![2 * EVENTS as u64 + 1]);
         assert_eq!(next.numbers.start, 1);
         for (at_ms, number) in [(0, 0), (10, 0), (11, 2 * EVENTS as u64 + 1), (41, end)] {
-            let found = events.first_since(Timestamp(at_ms), Wanted::OfCluster);
+            let found = events.first_since(Timestamp(at_ms), of_cluster);
             assert_eq!(found, number, "{at_ms}");
         }
         // Who wants all of it has missed what is not kept.
         let of_all = events.read(0, 1, 1, Wanted::All, |_| true);
         assert_eq!(of_all.numbers.start, end - EVENTS as u64);
         // They are bounded as well, and who has fallen behind these learns it.
-        for _ in 0..OF_CLUSTER + EVENTS {
+        for _ in 0..RESERVED + EVENTS {
             moved(50);
         }
         assert_eq!(read(0, 1).numbers.start, 2 * EVENTS as u64 + 2);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use config::Network;
 
@@ -199,7 +200,16 @@ impl Bans {
 
     /// Those that count now, in the order of their numbers.
     pub fn iter(&self, now_ms: u64) -> impl Iterator<Item = &Ban> {
-        self.by_id.values().filter(move |ban| ban.counts(now_ms))
+        self.iter_after(None, now_ms)
+    }
+
+    /// Those with numbers above this one that count now, in the order of their numbers.
+    pub fn iter_after(&self, id: Option<u64>, now_ms: u64) -> impl Iterator<Item = &Ban> {
+        let first = id.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.by_id.range((first, Bound::Unbounded));
+        behind
+            .map(|(_, ban)| ban)
+            .filter(move |ban| ban.counts(now_ms))
     }
 
     /// A ban that concerns the address, the user name or the client identifier.

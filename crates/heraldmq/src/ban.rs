@@ -5,10 +5,10 @@
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
-use admin::page::Page;
+use admin::page::{LARGEST_LIMIT, Page};
 use clap::Subcommand;
 use guard::{Ban, Subject};
-use serde_json::json;
+use serde_json::{Value, json};
 use text_table::Table;
 
 use crate::failure::Failure;
@@ -106,12 +106,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
-    let text = node.get(BANS)?;
+    let mut after: Option<String> = None;
+    let mut all: Vec<Value> = Vec::new();
+    loop {
+        let mut query = vec![("limit", LARGEST_LIMIT.to_string())];
+        query.extend(after.map(|after| ("after", after)));
+        let page: Page<Value> = parse(&node.get_with(BANS, &query)?)?;
+        all.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
     if json {
+        let page = Page::whole(all, Vec::new());
+        let text = serde_json::to_string(&page).expect("what was JSON is JSON");
         return print(&(text + "\n"));
     }
-    let page: Page<Ban> = parse(&text)?;
-    print(&table(&page.items))
+    let bans: Vec<Ban> = parse(&Value::Array(all).to_string())?;
+    print(&table(&bans))
 }
 
 fn table(bans: &[Ban]) -> String {

@@ -4,13 +4,13 @@ import type { Ban } from "../api.types";
 import { get, post, problemOf, remove, type Problem } from "../api";
 import { Action, Confirm } from "../dialog";
 import { middle, plural, visible } from "../format";
+import { Pager, usePages } from "../list";
 import { Empty, Failed, Head, isStale } from "../notices";
-import { usePolled } from "../poll";
 import { Table } from "../table";
 import { ClientLink, Foreign, Moment } from "../text";
 
 export function Bans() {
-  const bans = usePolled((abort) => get("/bans", {}, {}, abort), 10_000, []);
+  const bans = usePages<Ban>((after, abort) => get("/bans", { after, limit: 100 }, {}, abort), 10_000, []);
   const [asked, setAsked] = useState<number | null>(null);
   const [adding, setAdding] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -22,7 +22,7 @@ export function Bans() {
   return (
     <>
       <Head title="Bans" polled={bans} request="/bans" command="heraldmq ban list" actions={<Action needs="operator" onClick={() => setAdding(true)}>Ban…</Action>}>
-        {bans.value && (rows.length === 0 ? "Nobody is banned." : `${plural(rows.length, "ban")} ${rows.length === 1 ? "counts" : "count"}.`)}
+        {bans.value && (rows.length === 0 ? "Nobody is banned." : bans.forward || bans.back ? `${plural(rows.length, "ban")} on this page.` : `${plural(rows.length, "ban")} ${rows.length === 1 ? "counts" : "count"}.`)}
       </Head>
       {problem && <Failed problem={problem} />}
       {bans.value && rows.length === 0 ? <Empty>A ban keeps out a client identifier, a user or an address. The broker also bans by itself if the settings of <code>abuse</code> say so.</Empty>
@@ -36,6 +36,7 @@ export function Bans() {
             ? <span class="in-place end"><button type="button" class="primary" onClick={() => void lift(row.id)}>Lift the ban</button><button type="button" onClick={() => setAsked(null)}>Cancel</button></span>
             : <Action needs="operator" onClick={() => setAsked(row.id)}>Lift</Action> },
         ]} />}
+      <Pager pages={bans} what="ban" />
       {adding && <Add close={() => setAdding(false)} done={bans.again} />}
     </>
   );

@@ -305,6 +305,7 @@ function Rights({ id }: { id: string }) {
         <button type="submit" disabled={topic === ""}>Ask</button>
       </form>
       {problem && <Failed problem={problem} />}
+      {answer && answer.known_by === "nothing" && <p>The client is neither connected nor has it a session: it was judged as a client without a user.</p>}
       {answer && <p>{answer.may ? <State is="ok" say="allowed" /> : <State is="refused" say="denied" />}{" "}{decided[answer.by] ?? words(answer.by)}{answer.line !== null && `, line ${answer.line}`}.</p>}
     </>
   );

@@ -67,7 +67,7 @@ const rule = (verdict: Verdict | null) => (verdict?.by === "file" && verdict.lin
 function sentence({ topic, counts, publisher, counted_all }: Match) {
   const least = counted_all ? "" : "at least ";
   const all = counts.delivered + counts.queued + counts.dropped;
-  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}).` : "";
+  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}${publisher.known_by === "nothing" ? "; it is neither connected nor has it a session, and was judged as a client without a user" : ""}).` : "";
   if (all + counts.groups === 0) return <><Foreign text={topic} /> reaches nobody: no subscription matches.{may}</>;
   return <><Foreign text={topic} /> reaches {least}{count(counts.delivered + counts.queued)} of {plural(all, "receiver")}{counts.groups > 0 && ` and one member each of ${plural(counts.groups, "shared group")}`}{counts.queued > 0 && `; ${count(counts.queued)} of them get it when they come back`}{counts.dropped > 0 && <>; <strong>{count(counts.dropped)} would drop it</strong></>}.{may}</>;
 }

@@ -3,12 +3,15 @@
 import json
 
 from harness import raw
+from harness.people import add_user
 
 from . import Attack
 from .websocket import flood
 
 KIND = "http"
 TOKEN = "for-tests-only"
+# Streams of a node at once.
+STREAMS = 32
 
 
 class _Http(Attack):
@@ -54,6 +57,71 @@ class HttpUnfinished(_Http):
             line.parses = False
             line.send(b"GET /hea")
         stage.sent()
+
+
+class HttpSlowBodies(_Http):
+    """n logins whose bodies do not come; they hold a place until their time is over."""
+
+    n, small = 100, 50
+
+    def run(self, stage):
+        head = "POST /api/v1/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"
+        for _ in range(stage.n):
+            line = stage.dial(stage.broker.port_of(KIND))
+            line.parses = False
+            line.send(head.encode())
+        stage.sent()
+
+
+class HttpGuesses(_Http):
+    """n logins with wrong passwords of a user of the API; after some they are refused before the password is looked at."""
+
+    is_refused = True
+    n, small = 600, 100
+
+    def sets(self, folder):
+        people = folder / "people"
+        add_user(people, "anna", "password of anna")
+        return {"http.userFile": people}
+
+    def run(self, stage):
+        port, left = stage.broker.port_of(KIND), stage.n
+        while left:
+            lines = []
+            for _ in range(min(4, left)):
+                body = json.dumps({"user": "anna", "password": f"guess {left}"})
+                head = f"POST /api/v1/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+                line = stage.dial(port)
+                line.parses = False
+                line.send((head + body).encode())
+                lines.append(line)
+                left -= 1
+            stage.until(lambda lines=lines: all(line.received or not line.is_open for line in lines), 20, "answers")
+            for line in lines:
+                line.close()
+
+
+class HttpStreams(_Http):
+    """n streams of events, of which the broker keeps 32, while a client connects n times."""
+
+    is_refused = True
+    n, small = 300, 80
+
+    def run(self, stage):
+        request = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        streams = []
+        for _ in range(stage.n):
+            line = stage.dial(stage.broker.port_of(KIND))
+            line.parses = False
+            line.send(request)
+            streams.append(line)
+        stage.until(lambda: all(line.received or not line.is_open for line in streams), 20, "answers or ends")
+        for _ in range(stage.n):
+            stage.connect(f"{stage.tag}f").close()
+        # Each of the streams is told of each connection and of its end.
+        stage.cause.deliveries += 2 * STREAMS * stage.n
+        events = [line for line in streams if line.is_open]
+        stage.until(lambda: sum(line.received > 200 * stage.n for line in events) >= STREAMS, 20, "the events at each stream")
 
 
 class HttpBigBody(_Http):

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ClientState, Verdict};
+use super::{ClientState, KnownBy, Verdict};
 use crate::cluster::NodeId;
 use crate::page::Missing;
 
@@ -20,6 +20,9 @@ pub struct MatchRequest {
     /// Who would publish it: it does not get the message by subscriptions with No Local.
     #[serde(default)]
     pub publisher: Option<String>,
+    /// The user that the publisher has authenticated as; without it: that of its connection or session, or nobody.
+    #[serde(default)]
+    pub publisher_user: Option<String>,
     /// Clients of which the answer is to say why they do not get it, at most 100.
     #[serde(default)]
     pub clients: Vec<String>,
@@ -60,6 +63,10 @@ pub struct Match {
 pub struct Publisher {
     /// The client.
     pub client_id: String,
+    /// The user that was judged by; `null`: none.
+    pub user: Option<String>,
+    /// By what the user is known; `null`: nobody could say whether it may.
+    pub known_by: Option<KnownBy>,
     /// Whether it may; `null`: nobody could say.
     pub verdict: Option<Verdict>,
 }

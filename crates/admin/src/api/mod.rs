@@ -39,7 +39,7 @@ pub use message::{
 };
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
 pub use queue::{QueueOrder, QueuePurge, QueueRow, QueuedMessage};
-pub use rule::{AclAnswer, AclQuestion, DecidedBy, Verdict};
+pub use rule::{AclAnswer, AclQuestion, DecidedBy, KnownBy, Verdict};
 pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use stats::{Counts, NodeStats, Stats};

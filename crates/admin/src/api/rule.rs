@@ -21,6 +21,21 @@ pub struct AclQuestion {
     pub address: Option<String>,
 }
 
+/// By what the user of a client is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownBy {
+    /// It is connected: what came with its login counts too.
+    Connection,
+    /// It has a session and is away.
+    Session,
+    /// The question names the user or the address.
+    Question,
+    /// It is neither connected nor has it a session: it was judged as a client without a user, and may be judged otherwise when it
+    /// logs in.
+    Nothing,
+}
+
 /// Whether a client may do something.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Verdict {
@@ -51,8 +66,10 @@ pub enum DecidedBy {
 pub struct AclAnswer {
     /// The client.
     pub client_id: String,
-    /// The user that was judged by.
+    /// The user that was judged by; `null`: the client was judged as one without a user.
     pub user: Option<String>,
+    /// By what the user is known.
+    pub known_by: KnownBy,
     /// Whether the client is connected, and was judged as it is.
     pub connected: bool,
     /// What was decided.

@@ -41,7 +41,7 @@ pub(crate) struct Gate(Arc<State>);
 struct State {
     rights: Arc<Rights>,
     broker: Arc<dyn Broker>,
-    /// What other nodes have said of sessions.
+    /// What other nodes have said of sessions. The roles in it count for nothing.
     remembered: Mutex<HashMap<TokenHash, (Instant, Option<LoginSession>)>>,
     questions: Semaphore,
 }
@@ -140,7 +140,7 @@ impl Gate {
         if let Some((at, said)) = self.0.remembered.lock().get(&token.hash)
             && now.duration_since(*at) < REMEMBERED
         {
-            return Ok(said.clone());
+            return Ok(self.with_role_here(said.clone()));
         }
         let Ok(_turn) = self.0.questions.try_acquire() else {
             let why = "as many sessions of other nodes are looked up as this node does at once";
@@ -153,7 +153,15 @@ impl Gate {
         let asked = self.0.broker.login_session(token.node, question, BUDGET);
         let said = asked.await?;
         self.remember(token.hash, said.clone(), now);
-        Ok(said)
+        Ok(self.with_role_here(said))
+    }
+
+    /// A session of another node, with the role that its user has at this one: a token names the node that is asked, and what a
+    /// person may do here is this node's to say. `None`: there is no such user here.
+    fn with_role_here(&self, said: Option<LoginSession>) -> Option<LoginSession> {
+        let said = said?;
+        let role = self.0.rights.people()?.role(&said.user)?;
+        Some(LoginSession { role, ..said })
     }
 
     /// Remembers what another node has said, if there is a place.

@@ -7,17 +7,32 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use super::input::{Body, Segment};
+use super::input::{Body, ListParams, Params, Segment};
 use crate::api::{Ban, NewBan};
 use crate::backend::Broker;
-use crate::page::Page;
+use crate::page::{Found, List, Page};
 use crate::problem::Problem;
 use crate::rights::Target;
 
-/// The bans, which all nodes of a cluster have in common.
-#[utoipa::path(get, path = "/api/v1/bans", operation_id = "list_bans", tag = "bans", responses((status = 200, description = "The bans", body = Page<Ban>)))]
-pub(super) async fn list(State(broker): State<Arc<dyn Broker>>) -> Json<Page<Ban>> {
-    Json(Page::whole(broker.bans(), Vec::new()))
+/// The bans, which all nodes of a cluster have in common, in the order of their numbers.
+#[utoipa::path(get, path = "/api/v1/bans", operation_id = "list_bans", tag = "bans", params(ListParams), responses((status = 200, description = "A page of bans", body = Page<Ban>)))]
+pub(super) async fn list(
+    State(broker): State<Arc<dyn Broker>>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<Ban>>, Problem> {
+    let list = List::new("bans", &[]);
+    let range = params.range(&list)?;
+    // A cursor of this list is the number of a ban.
+    let after = range.after.and_then(|key| key.parse().ok());
+    let (items, more) = broker.bans(after, range.limit.into());
+    let last = items.last().map(|ban| ban.id.to_string());
+    let found = Found {
+        scanned: items.len() as u64,
+        items,
+        last: last.filter(|_| more),
+        partial: Vec::new(),
+    };
+    Ok(Json(found.page(&list)))
 }
 
 /// Lets somebody in no more, and disconnects whom it concerns. Other nodes hear of it at once, or when they are in reach.

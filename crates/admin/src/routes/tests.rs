@@ -948,6 +948,24 @@ async fn a_session_stands_for_its_user_and_changes_need_its_token() {
 }
 
 #[tokio::test]
+async fn bans_come_page_by_page_in_the_order_of_their_numbers() {
+    let stage = Stage::new(Fake::default());
+    let mut path = "/api/v1/bans?limit=2".to_owned();
+    let mut pages = Vec::new();
+    loop {
+        let page = stage.ask(request("GET", &path, &Value::Null, None)).await;
+        let page = page.json();
+        let items = page["items"].as_array().expect("a page has items").iter();
+        pages.push(items.map(|ban| ban["id"].as_u64()).collect::<Vec<_>>());
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        path = format!("/api/v1/bans?limit=2&after={next}");
+    }
+    assert_eq!(pages, [vec![Some(1), Some(2)], vec![Some(3)]]);
+}
+
+#[tokio::test]
 async fn a_session_of_another_node_counts_here_and_a_key_counts_more() {
     let stage = Stage::new(Fake::default());
     let secret = "A".repeat(43);
@@ -956,6 +974,8 @@ async fn a_session_of_another_node_counts_here_and_a_key_counts_more() {
         .ask(of_browser("GET", "/api/v1/me", &cookie, None))
         .await;
     assert_eq!(me.json()["user"], "ben");
+    // What he may do here is not for the node to say that his token names, nor whether he is known.
+    assert_eq!(me.json()["role"], "viewer");
     let mut with_key = of_browser("POST", "/api/v1/bans", &cookie, None);
     let key = format!("Bearer {}", stage.key(Role::Viewer).unwrap());
     with_key
@@ -964,6 +984,7 @@ async fn a_session_of_another_node_counts_here_and_a_key_counts_more() {
     assert_eq!(stage.ask(with_key).await.problem(), "no-right");
     for cookie in [
         format!("hmq_session=3-{secret}"),
+        format!("hmq_session=4-{secret}"),
         "hmq_session=x".to_owned(),
     ] {
         let answer = stage

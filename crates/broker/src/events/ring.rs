@@ -1,6 +1,8 @@
-//! The events that are kept: the last ones, and of those before them what happened to nodes and shards.
+//! The events that are kept: the last ones, and of those before them what happened to nodes and shards, who changed something by
+//! the API, and who was denied something.
 //!
-//! Clients can make as many events as they like; they push each other out, and nothing of the cluster.
+//! Clients can make as many events as they like; they push each other out, and nothing of the cluster and of changes. What they are
+//! denied has a reserve of its own.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,40 +19,90 @@ pub(super) const EVENTS: usize = 16_384;
 /// Bytes of texts in them that are kept: clients choose how long their identifiers are.
 pub(super) const BYTES: usize = 8 * 1024 * 1024;
 
-/// Events of nodes and shards that are kept for longer.
-pub(super) const OF_CLUSTER: usize = 1_024;
+/// Events of one reserve that are kept for longer.
+pub(super) const RESERVED: usize = 1_024;
 
-/// Bytes of texts in these that are kept: nodes tell each other their names.
-const OF_CLUSTER_BYTES: usize = 1024 * 1024;
+/// Bytes of texts in these that are kept: nodes tell each other their names, clients name topics.
+const RESERVED_BYTES: usize = 1024 * 1024;
 
 /// Which events somebody reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     All,
-    /// Only those of nodes and shards.
-    OfCluster,
+    /// Only those of these reserves.
+    Only(Reserves),
 }
+
+/// Some of the reserves, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Reserves([bool; Reserve::ALL]);
 
 impl Wanted {
     /// `kinds`: those that are read; empty: all.
     pub(crate) fn of(kinds: &[EventKind]) -> Self {
-        match !kinds.is_empty() && kinds.iter().all(|kind| is_of_cluster(*kind)) {
-            true => Self::OfCluster,
-            false => Self::All,
+        let mut reserves = Reserves::default();
+        for kind in kinds {
+            match Reserve::of(*kind) {
+                Some(of) => reserves.0[of as usize] = true,
+                None => return Self::All,
+            }
+        }
+        match kinds {
+            [] => Self::All,
+            _ => Self::Only(reserves),
         }
     }
 }
 
-fn is_of_cluster(kind: EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::NodeState
+/// Where events are kept for longer than those of clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reserve {
+    /// Of nodes and shards.
+    Cluster,
+    /// Changes by the API.
+    Changes,
+    /// What clients were denied.
+    Denied,
+}
+
+impl Reserve {
+    const ALL: usize = 3;
+
+    fn of(kind: EventKind) -> Option<Self> {
+        match kind {
+            EventKind::NodeState
             | EventKind::AlarmRaised
             | EventKind::AlarmCleared
             | EventKind::ShardLeader
             | EventKind::ShardSplit
-            | EventKind::ShardMoved
-    )
+            | EventKind::ShardMoved => Some(Self::Cluster),
+            EventKind::ApiChange => Some(Self::Changes),
+            EventKind::RightDenied => Some(Self::Denied),
+            _ => None,
+        }
+    }
+}
+
+/// The events of a reserve that are none of the last ones any more, with their numbers.
+#[derive(Debug, Default)]
+struct Reserved {
+    events: VecDeque<(u64, Kept)>,
+    bytes: Bytes,
+    /// From this number on none is lost.
+    start: Number,
+}
+
+impl Reserved {
+    fn push(&mut self, number: u64, kept: Kept) {
+        self.bytes.0 += kept.event.bytes();
+        self.events.push_back((number, kept));
+        while self.events.len() > RESERVED || self.bytes.0 > RESERVED_BYTES {
+            let lost = self.events.pop_front();
+            let (number, kept) = lost.expect("what is too much is there");
+            self.bytes.0 -= kept.event.bytes();
+            self.start = Number(number + 1);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -59,11 +111,8 @@ pub(super) struct Ring {
     numbers: Range<u64>,
     events: VecDeque<Kept>,
     bytes: usize,
-    /// Those before them of nodes and shards, with their numbers.
-    of_cluster: VecDeque<(u64, Kept)>,
-    of_cluster_bytes: Bytes,
-    /// From this number on none of these is lost.
-    of_cluster_start: Number,
+    /// Those before them, by their reserve.
+    reserved: [Reserved; Reserve::ALL],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,21 +142,20 @@ impl Ring {
             self.bytes -= oldest.event.bytes();
             let number = self.numbers.start;
             self.numbers.start += 1;
-            if is_of_cluster(oldest.event.kind) {
-                self.keep_longer(number, oldest);
+            if let Some(reserve) = Reserve::of(oldest.event.kind) {
+                self.reserved[reserve as usize].push(number, oldest);
             }
         }
     }
 
-    fn keep_longer(&mut self, number: u64, kept: Kept) {
-        self.of_cluster_bytes.0 += kept.event.bytes();
-        self.of_cluster.push_back((number, kept));
-        while self.of_cluster.len() > OF_CLUSTER || self.of_cluster_bytes.0 > OF_CLUSTER_BYTES {
-            let lost = self.of_cluster.pop_front();
-            let (number, kept) = lost.expect("what is too much is there");
-            self.of_cluster_bytes.0 -= kept.event.bytes();
-            self.of_cluster_start = Number(number + 1);
-        }
+    /// What is kept for longer of these; all of it if all events are wanted.
+    fn kept_of(&self, wanted: Wanted) -> impl Iterator<Item = &Reserved> {
+        let is_wanted = move |number: usize| match wanted {
+            Wanted::All => true,
+            Wanted::Only(Reserves(reserves)) => reserves[number],
+        };
+        let reserved = self.reserved.iter().enumerate();
+        reserved.filter_map(move |(number, reserved)| is_wanted(number).then_some(reserved))
     }
 
     /// The numbers of the last events.
@@ -130,19 +178,26 @@ impl Ring {
     ) -> (u64, Vec<(u64, Arc<Event>)>) {
         let start = match wanted {
             Wanted::All => self.numbers.start,
-            Wanted::OfCluster => self.of_cluster_start.0,
+            Wanted::Only(_) => {
+                let starts = self.kept_of(wanted).map(|reserved| reserved.start.0);
+                starts.max().unwrap_or_default()
+            }
         };
         // A number that was not given yet is of another process.
         let first = from.clamp(start, self.numbers.end);
-        let older = self
-            .of_cluster
-            .partition_point(|(number, _)| *number < first);
-        let older = self.of_cluster.iter().skip(older);
-        let older = older.map(|(number, kept)| (*number, kept));
+        let reserved = self.kept_of(wanted).flat_map(|reserved| {
+            let skipped = reserved
+                .events
+                .partition_point(|(number, _)| *number < first);
+            reserved.events.iter().skip(skipped)
+        });
+        let mut reserved: Vec<_> = reserved.map(|(number, kept)| (*number, kept)).collect();
+        reserved.sort_unstable_by_key(|(number, _)| *number);
+        let reserved = reserved.into_iter();
         let skipped = first.saturating_sub(self.numbers.start);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
         let last = (self.numbers.start..).zip(&self.events).skip(skipped);
-        let events = older.chain(last).take(limit);
+        let events = reserved.chain(last).take(limit);
         let events = events.map(|(number, kept)| (number, Arc::clone(&kept.event)));
         (first, events.collect())
     }
@@ -150,10 +205,13 @@ impl Ring {
     pub(super) fn first_since(&self, time: Timestamp, wanted: Wanted) -> u64 {
         // The first event that raises `latest` to the time is the first one that did not happen before it.
         let is_before = |kept: &Kept| kept.latest < time;
-        if wanted == Wanted::OfCluster {
-            let before = self.of_cluster.partition_point(|(_, kept)| is_before(kept));
-            if let Some((number, _)) = self.of_cluster.get(before) {
-                return *number;
+        if let Wanted::Only(_) = wanted {
+            let first = self.kept_of(wanted).filter_map(|reserved| {
+                let before = reserved.events.partition_point(|(_, kept)| is_before(kept));
+                reserved.events.get(before).map(|(number, _)| *number)
+            });
+            if let Some(first) = first.min() {
+                return first;
             }
         }
         let before = self.events.partition_point(is_before);
@@ -172,26 +230,54 @@ mod tests {
             detail,
             ..Event::new(kind, 0)
         };
-        for _ in 0..OF_CLUSTER {
-            let detail = "x".repeat(OF_CLUSTER_BYTES / 100);
+        for _ in 0..RESERVED {
+            let detail = "x".repeat(RESERVED_BYTES / 100);
             ring.push(event(EventKind::NodeState, Some(detail.into())));
         }
         for _ in 0..EVENTS {
             ring.push(event(EventKind::ClientConnected, None));
         }
-        let (first, kept) = ring.from(0, OF_CLUSTER, Wanted::OfCluster);
+        let (first, kept) = ring.from(0, RESERVED, Wanted::of(&[EventKind::NodeState]));
         let texts = kept.iter().filter(|(_, event)| event.detail.is_some());
         let texts = texts.count();
         assert!((90..100).contains(&texts), "{texts}");
         // Who wants all of them learns that the others are gone.
-        assert_eq!(first, (OF_CLUSTER - texts) as u64);
+        assert_eq!(first, (RESERVED - texts) as u64);
+    }
+
+    #[test]
+    fn each_reserve_is_pushed_out_by_its_own_events_alone() {
+        let mut ring = Ring::default();
+        let mut push = |kind, count: usize| {
+            (0..count).for_each(|_| ring.push(Event::new(kind, 0)));
+        };
+        push(EventKind::ApiChange, 2);
+        push(EventKind::NodeState, 1);
+        push(EventKind::RightDenied, EVENTS + 2 * RESERVED);
+        let read = |kinds: &[EventKind], from| {
+            let (first, found) = ring.from(from, 4, Wanted::of(kinds));
+            let found = found.into_iter();
+            (first, found.map(|(number, _)| number).collect::<Vec<_>>())
+        };
+        let (changes, denied) = ([EventKind::ApiChange], [EventKind::RightDenied]);
+        assert_eq!(read(&changes, 0).1[..2], [0, 1]);
+        let both = [EventKind::ApiChange, EventKind::NodeState];
+        assert_eq!(read(&both, 1).1[..2], [1, 2]);
+        // Of those that were denied something the last ones are left, and who reads them learns it.
+        let start = 3 + RESERVED as u64;
+        assert_eq!(read(&denied, 0), (start, (start..start + 4).collect()));
     }
 
     #[test]
     fn who_reads_nothing_of_clients_reads_what_is_kept_longer() {
+        let only = |reserves| Wanted::Only(Reserves(reserves));
         let of = [
             (&[][..], Wanted::All),
-            (&[EventKind::NodeState], Wanted::OfCluster),
+            (&[EventKind::NodeState], only([true, false, false])),
+            (
+                &[EventKind::RightDenied, EventKind::ApiChange],
+                only([false, true, true]),
+            ),
             (
                 &[EventKind::NodeState, EventKind::ClientConnected],
                 Wanted::All,

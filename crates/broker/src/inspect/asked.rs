@@ -423,8 +423,8 @@ impl Broker for Asking {
         rows.collect()
     }
 
-    fn bans(&self) -> Vec<Ban> {
-        self.0.bans_here()
+    fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool) {
+        self.0.bans_here(after, limit)
     }
 
     fn ban(&self, ban: NewBan) -> Asked<Ban> {
@@ -785,6 +785,7 @@ impl Inspect {
             topic,
             qos,
             publisher,
+            publisher_user,
             clients,
             limit,
         } = request;
@@ -815,7 +816,10 @@ impl Inspect {
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let publisher_said = match &publisher {
-            Some(client_id) => Some(self.publisher(client_id, &topic, left).await),
+            Some(client_id) => Some(
+                self.publisher(client_id, publisher_user, &topic, left)
+                    .await,
+            ),
             None => None,
         };
         let mut not = Vec::new();
@@ -860,6 +864,7 @@ impl Inspect {
     async fn publisher(
         self: &Arc<Self>,
         client_id: &str,
+        user: Option<String>,
         topic: &str,
         budget: Duration,
     ) -> Publisher {
@@ -867,13 +872,15 @@ impl Inspect {
             client_id: client_id.to_owned(),
             action: Action::Publish.as_str().to_owned(),
             topic: topic.to_owned(),
-            user: None,
+            user,
             address: None,
         };
-        let said = node::acl(self, question, budget).await;
+        let said = node::acl(self, question, budget).await.ok();
         Publisher {
             client_id: client_id.to_owned(),
-            verdict: said.ok().map(|said| said.verdict),
+            user: said.as_ref().and_then(|said| said.user.clone()),
+            known_by: said.as_ref().map(|said| said.known_by),
+            verdict: said.map(|said| said.verdict),
         }
     }
 

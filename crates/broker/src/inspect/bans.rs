@@ -51,9 +51,12 @@ impl From<Unchanged> for Problem {
 }
 
 impl Inspect {
-    pub(super) fn bans_here(&self) -> Vec<Ban> {
+    /// The first ones behind a number, and whether more follow.
+    pub(super) fn bans_here(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool) {
         let bans = self.node.guard.bans();
-        bans.iter(self.node.rim.clock.now_ms()).map(row).collect()
+        let mut behind = bans.iter_after(after, self.node.rim.clock.now_ms());
+        let listed = behind.by_ref().take(limit).map(row).collect();
+        (listed, behind.next().is_some())
     }
 
     pub(super) async fn add_ban(self: Arc<Self>, wanted: NewBan) -> Result<Ban, Problem> {

@@ -36,6 +36,16 @@ const RECENT_DROPS: usize = 10;
 /// Names of those that hold a client back, and that it holds back.
 const HOLDERS: usize = 10;
 
+/// Whether the answer takes long, and so waits until those before it are paid.
+fn looks_at_many(question: &MessagesQuestion) -> bool {
+    matches!(
+        question,
+        MessagesQuestion::Retained { .. }
+            | MessagesQuestion::Levels { .. }
+            | MessagesQuestion::FirstQueues { .. }
+    )
+}
+
 impl Inspect {
     /// Answers a question about this node.
     ///
@@ -126,10 +136,24 @@ impl Inspect {
                 Answer::Messages(MessagesAnswer::Watched(watched))
             }
             Question::Messages(question) => {
-                // It reads the disk, and looks at many topics.
+                // It reads the disk, and may look at many topics or queues.
+                let walk = match looks_at_many(&question) {
+                    true => Some(
+                        self.walks
+                            .begin(deadline)
+                            .await
+                            .ok_or(MissingReason::Busy)?,
+                    ),
+                    false => None,
+                };
                 let inspect = Arc::clone(self);
-                let looked =
-                    tokio::task::spawn_blocking(move || inspect.messages_here(&question, deadline));
+                let looked = tokio::task::spawn_blocking(move || {
+                    let look = || inspect.messages_here(&question, deadline);
+                    match walk {
+                        Some(walk) => walk.look(look),
+                        None => look(),
+                    }
+                });
                 Answer::Messages(looked.await.map_err(|_| MissingReason::Failed)?)
             }
             Question::ApiSession(question) => {

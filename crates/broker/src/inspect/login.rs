@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// How long a login waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The role of a user who shows the right password. Failures count as those of MQTT clients do.
+/// The role of a user who shows the right password. Failures count as those of MQTT clients do, at loopback addresses as well.
 pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Result<Role, Problem> {
     let node = &inspect.node;
     let Some(people) = node.rim.rights.people() else {
@@ -66,7 +66,11 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
 }
 
 async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Problem> {
-    let source = attempt.peer.map(|peer| Source::from(peer.ip()));
+    // A loopback address may be that of a proxy, which passes on the guesses of anybody.
+    let source = attempt.peer.map(|peer| Source {
+        ip: peer.ip(),
+        is_proxied: true,
+    });
     let wait = |why: &str| Problem::new(Kind::TooManyRequests, why).with("limit", "logins");
     let ends = Instant::now() + PATIENCE;
     loop {

@@ -32,6 +32,7 @@ mod stores;
 mod subscribing;
 mod subscriptions;
 mod top;
+mod walks;
 mod wire;
 
 pub(crate) use asked::Asking;

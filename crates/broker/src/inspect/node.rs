@@ -7,7 +7,7 @@ use std::time::Duration;
 use admin::Gathered;
 use admin::NodeCommand;
 use admin::api::{
-    AclAnswer, AclQuestion, At, Counts, History, NodeChange, NodeHistory, NodeStats,
+    AclAnswer, AclQuestion, At, Counts, History, KnownBy, NodeChange, NodeHistory, NodeStats,
     SettingElsewhere, SettingRow, ShardName, Stats,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, Reach};
@@ -308,12 +308,18 @@ pub(super) async fn acl(
             by_own = part.asked;
         }
     }
-    let is_connected = connected.is_some();
+    let known_by = match (&connected, &stored) {
+        _ if question.user.is_some() || question.address.is_some() => KnownBy::Question,
+        (Some(_), _) => KnownBy::Connection,
+        (None, Some(_)) => KnownBy::Session,
+        (None, None) => KnownBy::Nothing,
+    };
     match connected.or(stored).or(by_own) {
         Some((verdict, user)) => Ok(AclAnswer {
             client_id: question.client_id,
             user,
-            connected: is_connected,
+            known_by,
+            connected: known_by == KnownBy::Connection,
             verdict: verdict.to_api(),
         }),
         None => Err(no_answer_of(own, &partial)),

@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
+use super::walks::Walks;
 use crate::ban_file::BanFile;
 use crate::control::ClusterControl;
 use crate::history::History;
@@ -44,6 +45,7 @@ pub(crate) struct Inspect {
     pub(super) answers: Semaphore,
     /// Of [`SCANS`].
     pub(super) scans: Semaphore,
+    pub(super) walks: Walks,
     /// Passwords of people are checked one after the other.
     pub(super) password_checks: Semaphore,
 }
@@ -90,6 +92,7 @@ impl Inspect {
             settings: RwLock::default(),
             answers: Semaphore::new(ANSWERS),
             scans: Semaphore::new(SCANS),
+            walks: Walks::default(),
             password_checks: Semaphore::new(1),
         })
     }

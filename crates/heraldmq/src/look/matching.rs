@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use admin::api::{DecidedBy, Match, Outcome, Verdict};
+use admin::api::{DecidedBy, KnownBy, Match, Outcome, Verdict};
 use serde_json::json;
 use text_table::Table;
 
@@ -25,6 +25,9 @@ pub(crate) struct MatchArguments {
     /// The client that would publish it.
     #[arg(long, value_name = "CLIENT")]
     publisher: Option<String>,
+    /// The user that the publisher has authenticated as; without it: that of its connection or session, or nobody.
+    #[arg(long, value_name = "NAME", requires = "publisher")]
+    publisher_user: Option<String>,
     /// A client of which the answer is to say why it does not get the message. Can be given several times.
     #[arg(long = "why", value_name = "CLIENT")]
     clients: Vec<String>,
@@ -41,6 +44,7 @@ pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> 
         "topic": arguments.topic,
         "qos": arguments.qos,
         "publisher": arguments.publisher,
+        "publisher_user": arguments.publisher_user,
         "clients": arguments.clients,
         "limit": arguments.limit,
     });
@@ -71,7 +75,14 @@ fn page(found: &Match) -> String {
         let denied = denied.map_or(String::new(), |verdict| {
             format!(", which may not publish it ({})", rule(verdict))
         });
-        format!(", from {}{denied}", shown(&of.client_id))
+        // A verdict about a client that nobody knows may be another one when it logs in.
+        let doubt = match of.known_by {
+            Some(KnownBy::Nothing) => {
+                " (not connected, and without a session: judged as a client without a user; --publisher-user names one)"
+            }
+            _ => "",
+        };
+        format!(", from {}{denied}{doubt}", shown(&of.client_id))
     });
     let at_least = if found.counted_all { "" } else { "at least " };
     let mut page = format!(

@@ -12,7 +12,7 @@ use store_state::api::Slot;
 
 use crate::api::{
     AclAnswer, AclQuestion, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
-    ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone, HolderRow,
+    ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone, HolderRow, KnownBy,
     ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow,
     SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
     SubscriptionRow, Verdict, WatchedClient,
@@ -39,7 +39,11 @@ pub(super) struct Anna;
 
 impl People for Anna {
     fn role(&self, user: &str) -> Option<Role> {
-        (user == "anna").then_some(Role::Operator)
+        match user {
+            "anna" => Some(Role::Operator),
+            "ben" => Some(Role::Viewer),
+            _ => None,
+        }
     }
 
     fn has_password(&self, user: &str, password: &[u8]) -> bool {
@@ -305,6 +309,7 @@ impl Broker for Fake {
         let answer = AclAnswer {
             client_id: question.client_id,
             user: question.user,
+            known_by: KnownBy::Nothing,
             connected: false,
             verdict: Verdict {
                 may: true,
@@ -416,21 +421,26 @@ impl Broker for Fake {
         async move { role.ok_or_else(|| Problem::new(Kind::LoginFailed, "it is not Anna")) }.boxed()
     }
 
-    /// The other node has one session.
+    /// Two other nodes have one session each, of an operator, as they say.
     fn login_session(
         &self,
         node: NodeId,
         question: SessionQuestion,
         _: Duration,
     ) -> Asked<Option<LoginSession>> {
-        let is_known = node == NodeId(2) && matches!(question, SessionQuestion::Find { .. });
-        let session = LoginSession {
-            user: "ben".to_owned(),
-            role: Role::Operator,
-            csrf_token: "of ben".to_owned(),
-            ends_at: At::unix_ms(0),
+        let user = match node {
+            NodeId(2) => Some("ben"),
+            NodeId(4) => Some("carl"),
+            _ => None,
         };
-        async move { Ok(is_known.then_some(session)) }.boxed()
+        let user = user.filter(|_| matches!(question, SessionQuestion::Find { .. }));
+        let session = user.map(|user| LoginSession {
+            user: user.to_owned(),
+            role: Role::Operator,
+            csrf_token: format!("of {user}"),
+            ends_at: At::unix_ms(0),
+        });
+        async move { Ok(session) }.boxed()
     }
 
     /// One event; whoever asks for more is told that the node stops.
@@ -554,8 +564,14 @@ impl Broker for Fake {
         Vec::new()
     }
 
-    fn bans(&self) -> Vec<Ban> {
-        Vec::new()
+    fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool) {
+        let numbered = (after.unwrap_or(0) + 1..=3).map(|id| Ban {
+            id,
+            ..ban(Some(format!("client-{id}")))
+        });
+        let bans: Vec<Ban> = numbered.take(limit).collect();
+        let more = bans.last().is_some_and(|ban| ban.id < 3);
+        (bans, more)
     }
 
     fn ban(&self, wanted: NewBan) -> Asked<Ban> {
