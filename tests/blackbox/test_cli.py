@@ -495,6 +495,30 @@ def test_sub_formats(broker, name):
     assert got.stdout == f"{name}|1|1|1|x\n", got
 
 
+def test_sub_removes_what_was_retained(broker, name):
+    with broker.client(name) as client:
+        for number in range(40):
+            client.published(f"{name}/{number}", str(number), retain=True)
+    sub = ["sub", "-p", broker.port, "-t", f"{name}/#", "-W", "60"]
+    got = run(*sub, "-C", "39", "--retained-only", "--remove-retained")
+    assert got.returncode == 0 and len(got.stdout.split()) == 39, got
+    left = run(*sub, "-C", "1").stdout.split()
+    assert set(left) | set(got.stdout.split()) == {str(number) for number in range(40)}
+    kept = run("sub", "-p", broker.port, "-t", f"{name}/#", "-W", "1")
+    assert kept.stdout.split() == left and kept.returncode == 27
+
+
+def test_sub_prints_a_part_at_random(broker, name):
+    with broker.client(name) as client:
+        for number in range(400):
+            client.publish(f"{name}/{number}", b"x", retain=True)
+        client.ping()
+    got = run("sub", "-p", broker.port, "-t", f"{name}/#", "-C", "400", "-W", "60", "--random-filter", "50")
+    # Fewer than 100 or more than 300 of 400 by chance: once in 10^24 runs.
+    assert got.returncode == 0 and 100 < len(got.stdout.split()) < 300
+    assert run("sub", "-t", name, "--random-filter", "0").returncode == 2
+
+
 def test_sub_counts(broker, name):
     with broker.client(name) as client:
         for number in range(5):

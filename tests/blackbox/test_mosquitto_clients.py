@@ -3,12 +3,14 @@
 They know nothing of this broker, nor it of them: [MQTT3-7.0.0-2].
 """
 
+import os
+import re
 import subprocess
 import threading
 
 import pytest
 
-from harness.broker import Broker
+from harness.broker import BINARY, Broker
 from harness.wait import DEADLINE_S, Stopwatch, elapse, until
 
 VERSIONS = ["mqttv31", "mqttv311", "mqttv5"]
@@ -234,6 +236,62 @@ def test_properties(broker, name):
     assert (content, response, correlation, payload) == ("text/plain", name + "/r", "seven", "x")
     assert 98 <= int(expiry) <= 100
     assert users.index("b:1") < users.index("a:2")
+
+
+PROPERTIES = [
+    ("content-type", "text/x"),
+    ("correlation-data", 'cor"r'),
+    ("message-expiry-interval", "60000"),
+    ("payload-format-indicator", "1"),
+    ("response-topic", "r/t"),
+    ("user-property", "k", 'v"1'),
+    ("user-property", "k", "w"),
+]
+LETTERS = "tlqrmCRDEFPSA"
+WIDTHS = ("", "12", "-12", "012", "-012", "3", "0", ".2", "12.2", "-12.0", "5.", ".0")
+FORMATS = [
+    *(f"%{width}{letter}" for width in WIDTHS for letter in LETTERS),
+    # A payload is cut at the width. Of one that is shorter mosquitto_sub prints the half in hexadecimal.
+    *(f"%{width}{letter}" for width in ("", "12", "-12", "012", "3", ".2", "7.2") for letter in "pxX"),
+    "%200p|%-200p|%0200p|%%|%5%|%-%",
+    "\\n\\r\\t\\v\\a\\e\\0\\\\ text ü",
+    "@@ @Y-@m-@d @I @H:@M @a @A @b @B @C @D @e @F @g @G @h @j @p @u @U @V @w @W @x @y @z @Z @n@t@% @q @Q",
+]
+PAYLOAD = '{"a": [1, 2.50, {"c": -0.1}], "ü": "x\\u0041/\\n", "e": {}, "t": true, "n": null, "big": 1e30}'
+
+
+@feature("formats of mosquitto_sub -F, byte by byte as heraldmq sub prints them")
+@pytest.mark.parametrize("zone", ["UTC", "Africa/Cairo"])
+@pytest.mark.parametrize("payload", [PAYLOAD, ""], ids=["json", "empty"])
+def test_formats_are_those_of_heraldmq_sub(broker, name, payload, zone):
+    properties = [part for words in PROPERTIES for part in ("-D", "publish", *words)]
+    message = ["-m", payload] if payload else ["-n"]
+    # An empty message is not retained: the queue of a session keeps it.
+    kept = ["-i", name, "-c", "-x", "600", "-V", "5", "-t", name, "-q", "1", "-D", "subscribe", "subscription-identifier", "77"]
+
+    def printed(program, *shown):
+        args = [*program, "-p", str(broker.port), *kept]
+        # Packet identifiers count on in a session.
+        broker.client(name).close()
+        assert subprocess.run([*args, "-E"], timeout=DEADLINE_S).returncode == 0
+        pub(broker, "-V", "5", "-t", name, "-q", "1", *message, *properties)
+        got = subprocess.run(
+            [*args, "-C", "1", "-W", "60", "-N", *shown], capture_output=True, timeout=DEADLINE_S, env={**os.environ, "TZ": zone}
+        )
+        assert got.returncode == 0 and got.stderr == b"", got
+        # The microseconds of `tst` are of the process.
+        return re.sub(rb"T[0-9:]{8}\.[0-9]{6}Z", b"T", got.stdout)
+
+    shapes = [("-F", "\x1e".join(FORMATS)), ("-F", "%j"), ("-F", "%J"), ("-F", "%j", "--pretty"), ("-F", "%J", "--pretty")]
+    for shown in shapes:
+        # A minute, or a second of what is left of the expiry, may end between the two.
+        for _ in range(5):
+            theirs, ours = printed(["mosquitto_sub"], *shown), printed([BINARY, "sub"], *shown)
+            if ours == theirs:
+                break
+        for theirs_of, ours_of, format in zip(theirs.split(b"\x1e"), ours.split(b"\x1e"), FORMATS):
+            assert ours_of == theirs_of, format if "\x1e" in shown[1] else shown
+        assert ours == theirs
 
 
 @feature("message expiry in the queue")

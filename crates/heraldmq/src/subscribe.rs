@@ -4,8 +4,10 @@
 //! swallowed stays with the broker.
 
 mod format;
+mod json;
 
 use std::{
+    collections::VecDeque,
     io::{self, Write},
     process,
     sync::{
@@ -18,17 +20,18 @@ use std::{
 };
 
 use clap::ValueEnum;
+use jiff::Zoned;
 use mqtt_client::{Event as PacketEvent, Incoming};
 use mqtt_proto::{
-    Publish, QoS, RetainHandling, SubAck, SubscriptionFilter, SubscriptionOptions, filter_matches,
-    validate_topic_filter,
+    Publish, PublishProperties, QoS, RetainHandling, SubAck, SubscriptionFilter,
+    SubscriptionOptions, filter_matches, validate_topic_filter,
 };
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
 
-use self::format::Format;
+use self::format::{Format, NotJson};
 use crate::{
     client::{Connection, ConnectionOptions, Event, explain, farewell, parse_qos, unexpected},
     failure::{Failure, be_quiet, complain},
@@ -76,6 +79,9 @@ pub(crate) struct Arguments {
     /// Print messages in this format: %t topic name, %p payload, %q QoS, %r retain; see below.
     #[arg(short = 'F', long, conflicts_with = "verbose", value_parser = Format::parse)]
     format: Option<Format>,
+    /// Print JSON of %j and %J with a line for each member.
+    #[arg(long)]
+    pretty: bool,
     /// No line end after each message.
     #[arg(short = 'N')]
     no_newline: bool,
@@ -85,6 +91,12 @@ pub(crate) struct Arguments {
     /// Print only messages that were retained before, and end with the first other one.
     #[arg(long, conflicts_with = "no_retained")]
     retained_only: bool,
+    /// Remove each message that was retained before and is printed, by publishing an empty one to its topic.
+    #[arg(long, conflicts_with = "no_retained")]
+    remove_retained: bool,
+    /// Print this percentage of the messages, taken at random: 0.1 to 100.
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = parse_share)]
+    random_filter: f64,
     /// End with exit code 1 when the connection is lost, instead of connecting again.
     #[arg(long)]
     no_reconnect: bool,
@@ -118,11 +130,14 @@ const EXAMPLES: &str = "\
 Formats (-F):
   %t topic name        %p payload            %x %X payload in hexadecimal
   %l payload bytes     %q QoS                %r retain, 0 or 1
-  %m packet identifier %U time of arrival, seconds since 1970
+  %m packet identifier %j %J all of it as JSON; with %J, the payload is JSON
+  %U time of arrival, seconds since 1970     %I the same as ISO 8601
   %C content type      %R response topic     %D correlation data
   %E message expiry    %F payload format     %P user properties
-  %S subscription identifiers                %% a percent sign
-  \\n \\r \\t \\0 \\\\ as in C
+  %S subscription identifiers                %A topic alias, which is always empty
+  %% a percent sign    %10t %-10t %010l width, to the left, zeros    %.3t bytes at most
+  @Y @m @d @H … parts of the time as strftime has them; @N nanoseconds; @@ an at sign
+  \\n \\r \\t \\v \\a \\e \\0 \\\\ as in C    \\x41 a byte
 
 Examples:
   heraldmq sub -v -t 'sensors/#'
@@ -208,6 +223,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         format,
         owed: 0,
         printed: 0,
+        removals: VecDeque::new(),
         outcome: None,
     };
     loop {
@@ -306,6 +322,8 @@ struct Subscriber<'a> {
     /// SUBACK and UNSUBACK that have not come yet.
     owed: u32,
     printed: u64,
+    /// Topics whose retained message is still to be removed.
+    removals: VecDeque<String>,
     outcome: Option<Outcome>,
 }
 
@@ -354,6 +372,12 @@ impl<'a> Subscriber<'a> {
                     answer: Some(answer),
                     ..
                 } => self.connection.answer(answer)?,
+                PacketEvent::Acknowledged(ack) if ack.reason.is_error() => {
+                    let why = explain(ack.reason, ack.reason_string);
+                    complain(&format!(
+                        "the broker did not remove a retained message: {why}"
+                    ));
+                }
                 // Messages that come when enough have come are not acknowledged.
                 _ if self.outcome.is_some() => {}
                 PacketEvent::Message(incoming) => self.deliver(&incoming, true)?,
@@ -372,6 +396,24 @@ impl<'a> Subscriber<'a> {
                 PacketEvent::Stray { packet_type, .. } => return Err(unexpected(packet_type)),
                 _ => {}
             }
+        }
+        self.remove_more()
+    }
+
+    /// Removes retained messages, as many as the broker takes unacknowledged.
+    fn remove_more(&mut self) -> Result<(), Failure> {
+        while self.connection.in_flight() < usize::from(self.connection.receive_maximum())
+            && let Some(topic) = self.removals.pop_front()
+        {
+            self.connection.publish(Publish {
+                dup: false,
+                qos: QoS::AtLeastOnce,
+                retain: true,
+                topic: &topic,
+                packet_id: None,
+                properties: PublishProperties::default(),
+                payload: b"",
+            })?;
         }
         Ok(())
     }
@@ -415,11 +457,14 @@ impl<'a> Subscriber<'a> {
             return Ok(());
         }
         if is_new && self.arguments.is_wanted(publish) {
-            if self.print(publish).is_err() {
+            if self.is_drawn() && self.print(publish).is_err() {
                 self.outcome = Some(Outcome::Done);
                 return Ok(());
             }
             self.printed += 1;
+            if self.arguments.remove_retained && publish.retain {
+                self.removals.push_back(publish.topic.to_owned());
+            }
             if self.arguments.count == Some(self.printed) {
                 self.outcome = Some(Outcome::Done);
             }
@@ -430,9 +475,23 @@ impl<'a> Subscriber<'a> {
         }
     }
 
+    /// Whether a message is among those that are printed, by chance.
+    fn is_drawn(&self) -> bool {
+        let share = self.arguments.random_filter / 100.0;
+        share >= 1.0 || rand::random::<f64>() < share
+    }
+
     fn print(&self, publish: &Publish<'_>) -> io::Result<()> {
         let mut line = Vec::new();
-        self.format.append(publish, &mut line);
+        let is_pretty = self.arguments.pretty;
+        let printed = self
+            .format
+            .append(publish, &Zoned::now(), is_pretty, &mut line);
+        if let Err(NotJson) = printed {
+            let topic = publish.topic;
+            complain(&format!("the payload of a message on {topic} is not JSON"));
+            return Ok(());
+        }
         if !self.arguments.no_newline {
             line.push(b'\n');
         }
@@ -456,7 +515,8 @@ impl<'a> Subscriber<'a> {
         let patience = Instant::now() + PATIENCE;
         // From now on, messages are not for here.
         self.outcome = Some(Outcome::Done);
-        while self.connection.is_awaiting_release() {
+        self.remove_more()?;
+        while self.connection.is_awaiting_release() || self.connection.in_flight() > 0 {
             let Some(Event::Bytes(bytes)) = self.connection.next(Some(patience))? else {
                 break;
             };
@@ -471,6 +531,12 @@ impl<'a> Subscriber<'a> {
             }
         }
     }
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok();
+    let share = share.filter(|share| (0.1..=100.0).contains(share));
+    share.ok_or_else(|| "a number from 0.1 to 100".to_owned())
 }
 
 fn parse_filter(text: &str) -> Result<String, String> {
