@@ -8,7 +8,15 @@ export interface Series {
   /** When the last sample ended. */
   endMs: number;
   length: number;
-  nodes: { node: string; name: string; values: Record<string, Values> }[];
+  nodes: NodeValues[];
+}
+
+interface NodeValues {
+  node: string;
+  name: string;
+  /** Whether it belongs to the cluster, as the latest answer says. */
+  isMember: boolean;
+  values: Record<string, Values>;
 }
 
 const most = 360;
@@ -22,8 +30,10 @@ export function merge(old: Series | null, answer: History): Series | null {
   const before = old ? old.length + Math.round((endMs - old.endMs) / stepMs) : 0;
   const length = Math.min(most, Math.max(before, ...answer.nodes.map((node) => lengthTo(node, endMs, stepMs))));
   const known = new Map(old?.nodes.map((node) => [node.node, node]));
-  for (const node of answer.nodes) if (!known.has(node.node)) known.set(node.node, { node: node.node, name: node.node_name, values: {} });
-  const nodes = [...known.values()].map((node) => {
+  const silent = answer.partial.flatMap(({ node, node_name }) => (node ? [{ node, node_name }] : []));
+  const members = [...answer.nodes, ...silent];
+  for (const { node, node_name } of members) if (!known.has(node)) known.set(node, { node, name: node_name || node, isMember: true, values: {} });
+  const nodes = [...known.values()].map((node): NodeValues => {
     const fresh = answer.nodes.find((one) => one.node === node.node);
     const names = new Set([...Object.keys(node.values), ...Object.keys(fresh?.series ?? {})]);
     const values: Record<string, Values> = {};
@@ -33,7 +43,7 @@ export function merge(old: Series | null, answer: History): Series | null {
       put(line, fresh?.series[name] ?? undefined, fresh?.end ? Date.parse(fresh.end) : undefined, endMs, stepMs);
       values[name] = line;
     }
-    return { node: node.node, name: node.name, values };
+    return { node: node.node, name: node.name, isMember: members.some((one) => one.node === node.node), values };
   });
   nodes.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
   return { stepMs, endMs, length, nodes };
@@ -58,25 +68,51 @@ function put(line: Values, values: Values | undefined, end: number | undefined, 
 export const times = (series: Series): number[] =>
   Array.from({ length: series.length }, (_, n) => (series.endMs - (series.length - 1 - n) * series.stepMs) / 1000);
 
-/** The sum over all nodes, and where it lacks a node that has been there before. */
+/** Where the samples of a node begin and end; `null`: it has none. */
+function extent(series: Series, node: NodeValues): { first: number; last: number } | null {
+  const lines = Object.values(node.values);
+  const isKnown = (n: number) => lines.some((line) => line[n] != null);
+  const known = Array.from({ length: series.length }, (_, n) => n).filter(isKnown);
+  return known.length === 0 ? null : { first: known[0]!, last: known.at(-1)! };
+}
+
+/**
+ * The sum over all nodes, and where it lacks one: a member of the cluster without a sample, whether or not it had one before,
+ * since a node that was started again has lost those of its earlier life. A node that is no member any more is lacking only up to
+ * its last sample.
+ */
 export function sum(series: Series, name: string): { all: Values; lacking: Values } {
   const all: Values = [];
   const lacking: Values = [];
-  const seen = new Set<string>();
+  const nodes = series.nodes.map((node) => ({ ...node, lines: Object.values(node.values), last: node.isMember ? series.length : (extent(series, node)?.last ?? -1) }));
   for (let n = 0; n < series.length; n++) {
-    let [total, any] = [0, false];
-    const missing = new Set(seen);
-    for (const node of series.nodes) {
+    let [total, any, isLacking] = [0, false, false];
+    for (const node of nodes) {
       const value = node.values[name]?.[n];
-      if (value == null) continue;
-      [total, any] = [total + value, true];
-      seen.add(node.node);
-      missing.delete(node.node);
+      if (value != null) [total, any] = [total + value, true];
+      // A sample without this value is of a node that has nothing to add, such as drops for a reason that did not occur.
+      else if (n <= node.last && (node.values[name]?.some((one) => one != null) || node.lines.every((line) => line[n] == null))) isLacking = true;
     }
-    all.push(any && missing.size === 0 ? total : null);
-    lacking.push(any && missing.size > 0 ? total : null);
+    all.push(any && !isLacking ? total : null);
+    lacking.push(any && isLacking ? total : null);
   }
   return { all, lacking };
+}
+
+/** Samples that nodes of a cluster that has just been started may begin apart. */
+const apart = 3;
+
+/**
+ * Members whose samples begin later than those of others, with when they begin in seconds; `null`: they have none. A node keeps its
+ * samples in memory, so one that was started again has lost those before.
+ */
+export function beginLate(series: Series): { name: string; from: number | null }[] {
+  return series.nodes.filter((node) => node.isMember).flatMap((node): { name: string; from: number | null }[] => {
+    const known = extent(series, node);
+    if (known === null) return [{ name: node.name, from: null }];
+    // A sample stands where it ends.
+    return known.first > apart ? [{ name: node.name, from: times(series)[known.first]! - series.stepMs / 1000 }] : [];
+  });
 }
 
 /** The largest value of all nodes: what cannot be added, such as a percentile. `null` where no node has one. */

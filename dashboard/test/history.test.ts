@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { byReason, merge, ofNodes, stack, sum, times, worst } from "../src/history";
+import { beginLate, byReason, merge, ofNodes, stack, sum, times, worst } from "../src/history";
 import type { History } from "../src/api.types";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString();
@@ -37,7 +37,26 @@ test("an hour is kept", () => {
 
 test("a sum that lacks a node is another line", () => {
   const series = merge(null, answer(["a", 30, [1, 1, 1]], ["b", 20, [null, 1]]))!;
-  assert.deepEqual(sum(series, "x"), { all: [1, 2, null], lacking: [null, null, 1] });
+  assert.deepEqual(sum(series, "x"), { all: [null, 2, null], lacking: [1, null, 1] });
+});
+
+test("a sum of before a node was started again lacks it", () => {
+  const series = merge(null, { step_s: 10, partial: [], nodes: [
+    named("a", { x: [20, 20, 20, 20, 20, 20], d: [1, 1, 1, 1, 1, 1] }), named("b", { x: [20, 20, 20, 20, 20, 20] }), named("c", { x: [20] })] })!;
+  assert.deepEqual(sum(series, "x"), { all: [null, null, null, null, null, 60], lacking: [40, 40, 40, 40, 40, null] });
+  assert.deepEqual(beginLate(series), [{ name: "c", from: Date.parse(at(20)) / 1000 }]);
+  // Nodes without a drop for a reason have nothing to add to those of the others.
+  assert.deepEqual(sum(series, "d").all.at(-1), 1);
+});
+
+test("a sum lacks a member that has never answered, and none that has left the cluster", () => {
+  const [b, x] = [{ node: "b", node_name: "b", reason: "down", missing: ["history"] } as const, { x: [1, 1] }];
+  const series = merge(null, { step_s: 10, partial: [{ ...b, missing: [...b.missing] }], nodes: [named("a", x)] })!;
+  assert.deepEqual(sum(series, "x"), { all: [null, null], lacking: [1, 1] });
+  assert.deepEqual(beginLate(series), [{ name: "b", from: null }]);
+  const left = merge(series, { step_s: 10, partial: [], nodes: [named("a", x)] })!;
+  assert.deepEqual(sum(left, "x"), { all: [1, 1], lacking: [null, null] });
+  assert.deepEqual(beginLate(left), []);
 });
 
 test("no answer of any node changes nothing", () => {

@@ -3,10 +3,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Health, NodeRow, Stats } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart, type Line } from "../chart";
-import { heard, offsetMs, startedAt } from "../clock";
+import { heard, offsetMs, showTime, startedAt } from "../clock";
 import { dropLines } from "../drops";
 import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible } from "../format";
-import { ofNodes, sum, times, worst, type Series } from "../history";
+import { beginLate, ofNodes, sum, times, worst, type Series } from "../history";
 import type { Mark } from "../marks";
 import { Failed, Head, Partial, isStale } from "../notices";
 import { usePolled, type Polled } from "../poll";
@@ -45,6 +45,7 @@ export function Overview() {
           ))}
         </span>
       </div>
+      <MissingHistory series={series} />
       <Charts series={series} windowSeconds={minutes * 60} marks={marks} />
       <h2 class="section-title">Nodes</h2>
       <NodeTable nodes={nodes} rates={rates} stats={stats.value} series={series} />
@@ -98,6 +99,14 @@ function Figures({ stats, health, rates, series }: { stats: Polled<Stats>; healt
       ))}
     </ul>
   );
+}
+
+/** Of which nodes the charts know less than of others. */
+function MissingHistory({ series }: { series: Series | null }) {
+  const late = series ? beginLate(series) : [];
+  if (late.length === 0) return null;
+  const said = late.map(({ name, from }) => `The history of ${visible(name)}${from === null ? "" : ` before ${showTime(from * 1000).replace(/:\d\d$/, "")}`} is missing.`);
+  return <p class="soft" role="status">{said.join(" ")} Sums without a node are dashed.</p>;
 }
 
 const dropsTitle = "Drops per second";
