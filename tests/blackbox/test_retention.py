@@ -5,7 +5,7 @@ import time
 
 import yaml
 from harness import raw
-from harness.broker import BASE, Broker
+from harness.broker import BASE, Broker, run
 from harness.wait import until
 from test_classes import drained, gone_away, state
 
@@ -162,8 +162,8 @@ def test_classes_leave_space_on_the_disk_by_their_own_marks(name):
         assert dropped(broker, "disk_high_water") == 5
         drop = next(drop for drop in broker.drops() if drop["reason"] == "disk_high_water")
         assert (drop["client_id"], drop["topic"]) == (device, f"{name}/a")
-        health = broker.api("/api/v1/health")
-        assert [alarm["name"] for alarm in health["alarms"]] == ["disk_high_water"]
+        alarms = lambda: [alarm["name"] for alarm in broker.api("/api/v1/health")["alarms"]]
+        until(lambda: alarms() == ["disk_high_water"], what="the alarm")
         assert broker.metric("heraldmq_disk_free_bytes") > 0
         # With `refuse`, the publisher is told.
         reload(broker, queueDiskFree=ALL_OF_IT, queueFull="refuse")
@@ -179,3 +179,27 @@ def test_classes_leave_space_on_the_disk_by_their_own_marks(name):
         until(lambda: broker.find(again, **{"class": "device"}), what="its line")
         publish(broker, f"{name}/a", [9])
         assert numbers_of(drained(broker, device)) == [0, 1, 2, 9]
+
+
+def test_an_alarm_has_a_begin_and_an_end_that_outlive_a_restart(tmp_path):
+    def alarms(broker, query=""):
+        rows = broker.api(f"/api/v1/alarms{query}")["items"]
+        return [row for row in rows if row["name"] == "disk_high_water"]
+
+    folder = tmp_path / "data"
+    config = {**BASE, "limits": {"session": {"queueDiskFree": ALL_OF_IT}}}
+    with Broker(config=config, data_dir=folder) as broker:
+        until(lambda: alarms(broker), what="the alarm")
+        (first,) = alarms(broker)
+        assert first["since"] and first["until"] is None
+        assert alarms(broker, "?state=ended") == []
+    with Broker(config=config, data_dir=folder) as broker:
+        until(lambda: alarms(broker), what="the alarm after a restart")
+        assert alarms(broker) == [first]
+        broker.write_config(yaml.safe_dump(BASE))
+        broker.signal(signal.SIGHUP)
+        until(lambda: not alarms(broker), what="its end")
+        (ended,) = alarms(broker, "?state=ended")
+        assert ended["since"] == first["since"] < ended["until"]
+        listed = run("alarms", "--ended", "--url", f"http://127.0.0.1:{broker.http_port}", "--no-header").stdout
+        assert "disk_high_water" in listed and ended["until"] in listed

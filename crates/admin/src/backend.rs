@@ -11,12 +11,12 @@ use peer_protocol::Refusal;
 use zeroize::Zeroizing;
 
 use crate::api::{
-    AclAnswer, AclQuestion, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
-    ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone, Happened, History,
-    HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription,
-    NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
-    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow,
-    Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
+    AclAnswer, AclQuestion, Alarm, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
+    ClientRow, ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone, Happened,
+    History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
+    NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow,
+    QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow,
+    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -390,6 +390,9 @@ pub trait Traffic: fmt::Debug + Send + Sync + 'static {
         limit: u16,
         budget: Duration,
     ) -> Asked<Gathered<Vec<BusyTopic>>>;
+
+    /// Alarms that have ended, those that have ended last first.
+    fn ended_alarms(&self, budget: Duration) -> Asked<Gathered<Vec<Alarm>>>;
 
     /// Who fails to log in, those that failed most first.
     fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>>;

@@ -1,14 +1,12 @@
 //! The file with the bans: read when the node starts, written before a changed list counts.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use guard::{Ban, Bans, Change, Guard, Lifted, TooMany};
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tempfile::NamedTempFile;
+
+use crate::json_file::{read, write};
 
 /// The file. Changes are made one after the other.
 #[derive(Debug)]
@@ -29,7 +27,7 @@ impl BanFile {
         let mut bans = Bans::new(list).map_err(|_| too_many())?;
         let lifted = node.map(|_| path.with_extension("lifted.json"));
         if let (Some(node), Some(lifted)) = (node, &lifted) {
-            for lifted in read::<Lifted>(lifted)? {
+            for lifted in read::<Vec<Lifted>>(lifted)? {
                 // Those that have ended go by their own time.
                 bans.merge(Change::Lifted(lifted), 0)
                     .map_err(|_| too_many())?;
@@ -105,39 +103,16 @@ impl BanFile {
     }
 }
 
-/// A list in a file. One that is not there is empty.
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
-    match fs::read(path) {
-        Ok(text) => Ok(serde_json::from_slice(&text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
 fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "too many bans")
 }
 
-/// Replaces the file as a whole, and returns when that is on the disk.
-fn write(path: &Path, list: &[impl Serialize]) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let file = NamedTempFile::new_in(folder)?;
-    let mut writer = BufWriter::new(&file);
-    serde_json::to_writer_pretty(&mut writer, list)?;
-    writer.write_all(b"\n")?;
-    writer.flush()?;
-    drop(writer);
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    File::open(folder)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use guard::Subject;
+    use tempfile::NamedTempFile;
 
     use super::*;
 

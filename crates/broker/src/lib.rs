@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
+mod alarms;
 mod all_loops;
 mod ban_file;
 mod certificate_metrics;
@@ -25,6 +26,7 @@ mod eviction;
 mod history;
 mod http_tls;
 mod inspect;
+mod json_file;
 mod latency_metrics;
 mod listeners;
 mod memory;
@@ -69,6 +71,7 @@ pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};
 
+use alarms::Alarms;
 use all_loops::{STEP, all_loops, reload_loops};
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
@@ -360,6 +363,7 @@ impl Broker {
             upgrade: Arc::clone(&upgrade),
             name: clustered::node_name(config),
             listeners: listeners.listening(),
+            alarms: Alarms::open(&config.data_dir),
         };
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));

@@ -329,22 +329,26 @@ impl Upgrade {
         }
     }
 
-    /// What a person should see to: replicas that cannot be used, here and at other members.
-    pub(crate) fn faults(&self) -> Vec<String> {
+    /// What a person should see to: replicas that cannot be used, here and at other members. Each by what tells it apart, and
+    /// what is said of it.
+    pub(crate) fn faults(&self) -> Vec<(String, String)> {
         let own = self.store.levels().faults().into_iter().map(|fault| {
             let ReplicaFault { store, shard, why } = fault;
-            format!("the replica of shard {shard} of the {store} store on this node cannot be used: {why}")
+            let detail = format!("the replica of shard {shard} of the {store} store on this node cannot be used: {why}");
+            (format!("{store} {shard}"), detail)
         });
         let elsewhere =
             self.told_elsewhere(FAULTS, "cannot be used: its log and its /readyz say why");
         own.chain(elsewhere).collect()
     }
 
-    /// What a person should know of: replicas that held something else than the others, here and at other members.
-    pub(crate) fn differences(&self) -> Vec<String> {
+    /// What a person should know of: replicas that held something else than the others, here and at other members; as
+    /// [`Upgrade::faults`].
+    pub(crate) fn differences(&self) -> Vec<(String, String)> {
         let own = self.store.levels().differences().into_iter().map(|fault| {
             let ReplicaFault { store, shard, why } = fault;
-            format!("shard {shard} of the {store} store: {why}")
+            let detail = format!("shard {shard} of the {store} store: {why}");
+            (format!("{store} {shard}"), detail)
         });
         let elsewhere = self.told_elsewhere(
             DIFFERENCES,
@@ -354,16 +358,16 @@ impl Upgrade {
     }
 
     /// What other members say of replicas of theirs by a number under this name.
-    fn told_elsewhere(&self, name: &str, what: &str) -> Vec<String> {
+    fn told_elsewhere(&self, name: &str, what: &str) -> Vec<(String, String)> {
         let mut told = Vec::new();
         if let Some(cluster) = &self.cluster {
             for member in cluster.members().nodes.values() {
                 let count = member.info.get(name).and_then(|text| text.parse().ok());
                 if let Some(count @ 1_u32..) = count.filter(|_| member.node != cluster.node()) {
                     let (node, called) = (member.node, (self.name_of)(member));
-                    told.push(format!(
-                        "node {node:016x} ({called}) has {count} replicas that {what}"
-                    ));
+                    let detail =
+                        format!("node {node:016x} ({called}) has {count} replicas that {what}");
+                    told.push((format!("node {node:016x}"), detail));
                 }
             }
         }

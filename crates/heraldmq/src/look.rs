@@ -1,8 +1,9 @@
-//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `failed-logins`, `queues`,
+//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `alarms`, `failed-logins`, `queues`,
 //! `queue`, `retained`, `stats`, `top`, `events`: what is in a running broker, from any of its nodes, by the HTTP API.
 //!
 //! Deliberately absent: what is asked of which node; the one at `--url` asks the others.
 
+mod alarms;
 mod cells;
 mod client;
 mod failed_logins;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
+use alarms::AlarmsArguments;
 use client::{ClientArguments, DisconnectArguments};
 use failed_logins::FailedLoginsArguments;
 use lists::{
@@ -39,6 +41,7 @@ pub(crate) enum Command {
     Match(MatchArguments),
     Sessions(SessionsArguments),
     Drops(DropsArguments),
+    Alarms(AlarmsArguments),
     FailedLogins(FailedLoginsArguments),
     Queues(QueuesArguments),
     Queue(QueueArguments),
@@ -60,6 +63,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Match(arguments) => matching::matching(arguments),
         Command::Sessions(arguments) => lists::sessions(arguments),
         Command::Drops(arguments) => lists::drops(arguments),
+        Command::Alarms(arguments) => alarms::alarms(arguments),
         Command::FailedLogins(arguments) => failed_logins::failed_logins(arguments),
         Command::Queues(arguments) => messages::queues(arguments),
         Command::Queue(arguments) => messages::queue(arguments),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{At, BigNumber, Limit, NodeId, Sequence};
+use crate::{Alarm, At, BigNumber, Limit, NodeId, Sequence};
 
 /// A question about messages, or about clients by what they do.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -64,6 +64,8 @@ pub enum MessagesQuestion {
     },
     /// Who fails to log in there.
     FailedLogins,
+    /// Alarms that have ended there.
+    EndedAlarms,
 }
 
 /// What a node answers.
@@ -86,6 +88,8 @@ pub enum MessagesAnswer {
     Busy(BusyPart),
     /// Who fails to log in.
     FailedLogins(Vec<FailedLoginsRow>),
+    /// Alarms that have ended, the latest first.
+    EndedAlarms(Vec<Alarm>),
     /// What it has counted; `None`: the client is not here.
     Watched(Option<WatchedClient>),
     /// It does not know the question.

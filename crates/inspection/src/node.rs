@@ -46,16 +46,22 @@ pub struct DrainProgress {
 /// Something that a person should see to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Alarm {
-    /// A word that stays: `node_down`, `no_leader`, `memory`, `descriptors`, `disk_full`, `disk_high_water`, `open_cluster`, `certificate`, `revocation_list`, `level_mixed`, `replica_unusable`.
+    /// A word that stays: `node_down`, `no_leader`, `memory`, `descriptors`, `disk_full`, `disk_high_water`, `open_cluster`, `certificate`, `revocation_list`, `level_mixed`, `replica_unusable`, `replica_differs`.
     pub name: String,
     /// Which node says so.
     pub node: NodeId,
     /// What people call that node.
     pub node_name: String,
+    /// Of what, if a node may have several of this name.
+    #[serde(default)]
+    pub subject: String,
     /// A sentence.
     pub detail: String,
     /// Since when, if that is known.
     pub since: Option<At>,
+    /// Until when; `null`: it is raised.
+    #[serde(default)]
+    pub until: Option<At>,
 }
 
 /// A listener.

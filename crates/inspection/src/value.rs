@@ -83,7 +83,7 @@ impl From<u64> for BigNumber {
 }
 
 /// A moment, in ms of Unix time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMs(pub u64);
 

@@ -76,10 +76,16 @@ pub struct Alarm {
     pub node: NodeId,
     /// What people call that node.
     pub node_name: String,
-    /// A sentence.
+    /// Of what, if a node may have several of this name: a node, a shard, a listener. Name, node and subject tell alarms apart.
+    #[serde(default)]
+    pub subject: String,
+    /// A sentence; it may change while the alarm is raised.
     pub detail: String,
-    /// Since when, if that is known.
+    /// Since when the node has seen it without interruption; `null`: the node's version does not say.
     pub since: Option<At>,
+    /// When it ended; `null`: it is raised.
+    #[serde(default)]
+    pub until: Option<At>,
 }
 
 /// A listener.

@@ -147,14 +147,43 @@ pub(super) async fn failed_logins(
     Ok(Json(rows.await?.page()))
 }
 
-/// What a person should see to, on all nodes.
-#[utoipa::path(get, path = "/api/v1/alarms", operation_id = "list_alarms", tag = "cluster", params(BudgetParams), responses((status = 200, description = "The alarms that are raised", body = Page<Alarm>)))]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AlarmQuery {
+    /// `active`: those that are raised; `ended`: those that have ended, the latest first. `active` if it is not given.
+    #[param(value_type = Option<AlarmState>, inline)]
+    state: Option<String>,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
+    budget_ms: Option<String>,
+}
+
+/// Which alarms.
+#[derive(Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum AlarmState {
+    Active,
+    Ended,
+}
+
+/// What a person should see to, on all nodes, or what somebody should have seen to: each node remembers the last 256 alarms that
+/// have ended, also over a restart.
+#[utoipa::path(get, path = "/api/v1/alarms", operation_id = "list_alarms", tag = "cluster", params(AlarmQuery), responses((status = 200, description = "The alarms", body = Page<Alarm>)))]
 pub(super) async fn alarms(
     _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
-    Params(budget): Params<BudgetParams>,
+    Params(query): Params<AlarmQuery>,
 ) -> Result<Json<Page<Alarm>>, Problem> {
-    let Gathered { all, partial } = broker.nodes(budget.budget()?).await?;
+    let state = word("state", query.state.as_deref(), "active or ended", |text| {
+        let all = [("active", AlarmState::Active), ("ended", AlarmState::Ended)];
+        all.into_iter().find(|(name, _)| *name == text)
+    })?;
+    let budget = super::input::budget(query.budget_ms.as_deref())?;
+    if let Some((_, AlarmState::Ended)) = state {
+        return Ok(Json(broker.traffic().ended_alarms(budget).await?.page()));
+    }
+    let Gathered { all, partial } = broker.nodes(budget).await?;
     let health = all.into_iter().filter_map(|node| node.health);
     let all = health.flat_map(|health| health.alarms).collect();
     Ok(Json(Page::whole(all, partial)))

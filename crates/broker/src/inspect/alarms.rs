@@ -1,123 +1,176 @@
 //! What a person should see to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use admin::cluster::{ClusterStatus, Reach};
+use admin::cluster::{ClusterStatus, NodeId, Reach};
+use admin::{Gathered, api};
 use broker_core::Pressure;
-use inspection::Alarm;
+use inspection::{Alarm, Answer, At, MessagesAnswer, MessagesQuestion, Question, UnixMs};
 use transport::CertificateFacts;
 
-use super::rows;
+use super::gather;
+use super::rows::{self, Own};
 use super::state::Inspect;
+use super::wire::ToApi as _;
+use crate::alarms::{Found, Raised};
 use crate::control;
 use crate::disk_space::class_name;
 
-impl Inspect {
-    /// What a person should see to, as this node knows.
-    pub(super) fn alarms(&self, status: &ClusterStatus) -> Vec<Alarm> {
-        let own = self.own();
-        let alarm = |name: &str, detail: String| Alarm {
-            name: name.to_owned(),
-            node: own.node,
-            node_name: own.name.clone(),
-            detail,
-            since: None,
-        };
-        let mut alarms = Vec::new();
-        for name in unreached(status) {
-            let detail = format!("{name} is down: {} does not hear it", own.name);
-            alarms.push(alarm("node_down", detail));
-        }
-        for (store, shard) in control::without_leader(&self.node) {
-            let detail = format!("no node leads shard {shard} of the {store} store");
-            alarms.push(alarm("no_leader", detail));
-        }
-        match self.node.pressure() {
-            Pressure::None => {}
-            Pressure::StopReading => alarms.push(alarm(
-                "memory",
-                "memory is scarce: publishers are not read".to_owned(),
-            )),
-            Pressure::Refuse => alarms.push(alarm(
-                "memory",
-                "memory is scarce: new connections are refused".to_owned(),
-            )),
-        }
-        let places = &self.node.rim.descriptors.places;
-        if places.have_run_out() {
-            let detail = format!(
-                "all {} file descriptors for connections are taken: new ones wait until others end",
-                places.most().0
-            );
-            alarms.push(alarm("descriptors", detail));
-        }
-        if self.node.store().is_full() {
-            let detail = "the disk is full: what has to be stored is refused";
-            alarms.push(alarm("disk_full", detail.to_owned()));
-        }
-        let closed = self.node.rim.disk.closed();
-        if !closed.is_empty() {
-            let settings = self.node.settings.read();
-            let names: Vec<&str> = closed
-                .iter()
-                .map(|class| class_name(&settings, *class))
-                .collect();
-            let names = names.join(", ");
-            let detail = format!(
-                "the disk has little space left: nothing is queued for clients that are away of the classes {names}"
-            );
-            alarms.push(alarm("disk_high_water", detail));
-        }
-        let now = Duration::from_millis(self.node.rim.clock.now_ms());
-        for listening in &self.listeners {
-            if let Some(facts) = &*listening.certificate.read()
-                && let Some(why) = ends_soon(facts, now)
-            {
-                let (kind, address) = (listening.kind.name(), &listening.address);
-                let detail = format!("the certificate of the {kind} listener at {address} {why}");
-                alarms.push(alarm("certificate", detail));
-            }
-            if let Some(facts) = &*listening.certificate.read()
-                && let Some(why) = is_stale(facts, now)
-            {
-                let (kind, address) = (listening.kind.name(), &listening.address);
-                let detail = format!("a revocation list of the {kind} listener at {address} {why}");
-                alarms.push(alarm("revocation_list", detail));
-            }
-        }
-        for detail in self.upgrade.faults() {
-            alarms.push(alarm("replica_unusable", detail));
-        }
-        for detail in self.upgrade.differences() {
-            alarms.push(alarm("replica_differs", detail));
-        }
-        if let Some(detail) = self.upgrade.mixed() {
-            alarms.push(alarm("level_mixed", detail));
-        }
-        if let Some(clustered) = self.node.rim.clustered()
-            && clustered.cluster().is_open()
+/// What a person should see to now, as this node knows.
+pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
+    let own = inspect.own();
+    let alarm_of = |name: &'static str, subject: String, detail: String| Found {
+        name,
+        subject,
+        detail,
+    };
+    let alarm = |name: &'static str, detail: String| alarm_of(name, String::new(), detail);
+    let mut alarms = Vec::new();
+    for (node, name) in unreached(status) {
+        let detail = format!("{name} is down: {} does not hear it", own.name);
+        alarms.push(alarm_of("node_down", node.to_string(), detail));
+    }
+    for (store, shard) in control::without_leader(&inspect.node) {
+        let detail = format!("no node leads shard {shard} of the {store} store");
+        alarms.push(alarm_of("no_leader", format!("{store} {shard}"), detail));
+    }
+    match inspect.node.pressure() {
+        Pressure::None => {}
+        Pressure::StopReading => alarms.push(alarm(
+            "memory",
+            "memory is scarce: publishers are not read".to_owned(),
+        )),
+        Pressure::Refuse => alarms.push(alarm(
+            "memory",
+            "memory is scarce: new connections are refused".to_owned(),
+        )),
+    }
+    let places = &inspect.node.rim.descriptors.places;
+    if places.have_run_out() {
+        let detail = format!(
+            "all {} file descriptors for connections are taken: new ones wait until others end",
+            places.most().0
+        );
+        alarms.push(alarm("descriptors", detail));
+    }
+    if inspect.node.store().is_full() {
+        let detail = "the disk is full: what has to be stored is refused";
+        alarms.push(alarm("disk_full", detail.to_owned()));
+    }
+    let closed = inspect.node.rim.disk.closed();
+    if !closed.is_empty() {
+        let settings = inspect.node.settings.read();
+        let names: Vec<&str> = closed
+            .iter()
+            .map(|class| class_name(&settings, *class))
+            .collect();
+        let names = names.join(", ");
+        let detail = format!(
+            "the disk has little space left: nothing is queued for clients that are away of the classes {names}"
+        );
+        alarms.push(alarm("disk_high_water", detail));
+    }
+    let now = Duration::from_millis(inspect.node.rim.clock.now_ms());
+    for listening in &inspect.listeners {
+        if let Some(facts) = &*listening.certificate.read()
+            && let Some(why) = ends_soon(facts, now)
         {
-            let detail =
-                "the cluster has neither secret nor TLS: whoever reaches its port is a member";
-            alarms.push(alarm("open_cluster", detail.to_owned()));
+            let (kind, address) = (listening.kind.name(), &listening.address);
+            let detail = format!("the certificate of the {kind} listener at {address} {why}");
+            alarms.push(alarm_of("certificate", format!("{kind} {address}"), detail));
         }
-        alarms
+        if let Some(facts) = &*listening.certificate.read()
+            && let Some(why) = is_stale(facts, now)
+        {
+            let (kind, address) = (listening.kind.name(), &listening.address);
+            let detail = format!("a revocation list of the {kind} listener at {address} {why}");
+            alarms.push(alarm_of(
+                "revocation_list",
+                format!("{kind} {address}"),
+                detail,
+            ));
+        }
+    }
+    for (subject, detail) in inspect.upgrade.faults() {
+        alarms.push(alarm_of("replica_unusable", subject, detail));
+    }
+    for (subject, detail) in inspect.upgrade.differences() {
+        alarms.push(alarm_of("replica_differs", subject, detail));
+    }
+    if let Some(detail) = inspect.upgrade.mixed() {
+        alarms.push(alarm("level_mixed", detail));
+    }
+    if let Some(clustered) = inspect.node.rim.clustered()
+        && clustered.cluster().is_open()
+    {
+        let detail = "the cluster has neither secret nor TLS: whoever reaches its port is a member";
+        alarms.push(alarm("open_cluster", detail.to_owned()));
+    }
+    alarms
+}
+
+/// The alarms that are raised, as nodes tell each other.
+pub(super) fn raised(inspect: &Inspect) -> Vec<Alarm> {
+    let own = inspect.own();
+    let raised = inspect.alarms.raised().into_iter();
+    raised.map(|alarm| row(&own, alarm, None)).collect()
+}
+
+/// The alarms that have ended, the latest first.
+pub(super) fn ended(inspect: &Inspect) -> Vec<Alarm> {
+    let own = inspect.own();
+    let ended = inspect.alarms.ended().into_iter();
+    ended
+        .map(|of| row(&own, of.alarm, Some(of.until)))
+        .collect()
+}
+
+fn row(own: &Own, alarm: Raised, until: Option<UnixMs>) -> Alarm {
+    Alarm {
+        name: alarm.name,
+        node: own.node,
+        node_name: own.name.clone(),
+        subject: alarm.subject,
+        detail: alarm.detail,
+        since: Some(At::unix_ms(alarm.since.0)),
+        until: until.map(|until| At::unix_ms(until.0)),
+    }
+}
+
+/// The alarms of all nodes that have ended, those that have ended last first.
+pub(super) async fn ended_of_all(
+    inspect: &Arc<Inspect>,
+    budget: Duration,
+) -> Gathered<Vec<api::Alarm>> {
+    let question = Question::Messages(MessagesQuestion::EndedAlarms);
+    let answers = gather::all(inspect, question, budget).await;
+    let (parts, partial) = gather::sort(answers, "alarms", |answer| match answer {
+        Answer::Messages(MessagesAnswer::EndedAlarms(alarms)) => Some(alarms),
+        _ => None,
+    });
+    let alarms = parts.into_iter().flat_map(|(.., alarms)| alarms);
+    let mut all: Vec<Alarm> = alarms.collect();
+    all.sort_by(|a, b| b.until.cmp(&a.until));
+    Gathered {
+        all: all.to_api(),
+        partial,
     }
 }
 
 /// Members that count as gone, by name, if this node is the one that tells of them: the first that is left.
-fn unreached(status: &ClusterStatus) -> Vec<String> {
+fn unreached(status: &ClusterStatus) -> Vec<(NodeId, String)> {
     let is_down = |reach: Reach| reach == Reach::Down;
     let left = status.nodes.iter().filter(|member| !is_down(member.reach));
     if left.map(|member| member.node).min() != Some(status.node) {
         return Vec::new();
     }
     let down = status.nodes.iter().filter(|member| is_down(member.reach));
-    let names = down.map(|member| match member.name.as_str() {
-        "" => member.node.to_string(),
-        name => name.to_owned(),
+    let named = down.map(|member| match member.name.as_str() {
+        "" => (member.node, member.node.to_string()),
+        name => (member.node, name.to_owned()),
     });
-    names.collect()
+    named.collect()
 }
 
 /// Days before its end at which a certificate is an alarm.
@@ -149,7 +202,7 @@ fn is_stale(facts: &CertificateFacts, now: Duration) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use admin::cluster::{NodeId, NodeState, NodeStatus};
+    use admin::cluster::{NodeState, NodeStatus};
 
     use super::*;
 
@@ -180,10 +233,14 @@ mod tests {
             ],
             shards: Vec::new(),
         };
-        let third = NodeId(3).to_string();
-        assert_eq!(unreached(&status(1, Reach::Up)), [third.as_str()]);
+        let third = (NodeId(3), NodeId(3).to_string());
+        let first = (NodeId(1), "a".to_owned());
+        assert_eq!(
+            unreached(&status(1, Reach::Up)),
+            *std::slice::from_ref(&third)
+        );
         assert!(unreached(&status(2, Reach::Suspect)).is_empty());
-        assert_eq!(unreached(&status(2, Reach::Down)), ["a", &third]);
+        assert_eq!(unreached(&status(2, Reach::Down)), [first, third]);
         // A node that is alone has no members.
         let alone = ClusterStatus {
             nodes: Vec::new(),

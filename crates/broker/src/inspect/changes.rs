@@ -11,10 +11,11 @@ use admin::api::{EventKind, EventSubject, SubjectState};
 use admin::cluster::{ClusterStatus, NodeId, NodeState, Reach, ShardStatus, StoreName, Version};
 use authorization::Action;
 use broker_core::{Drop, Drops, Reason};
-use inspection::Alarm;
 use store_state::api::Slot;
 
+use super::alarms;
 use super::state::Inspect;
+use crate::alarms::{Changed, Raised};
 use crate::events::{Event, shown};
 
 /// How often is looked.
@@ -49,8 +50,6 @@ pub(crate) async fn tell_changes(inspect: Arc<Inspect>) {
 /// What was seen the last time.
 #[derive(Debug)]
 struct Changes {
-    /// By name and detail.
-    alarms: Option<BTreeSet<(String, String)>>,
     members: Option<BTreeMap<NodeId, (NodeState, Reach)>>,
     /// By the names that people give shards.
     led: Option<BTreeMap<String, Led>>,
@@ -83,7 +82,6 @@ impl Led {
 impl Changes {
     fn new(lists: usize) -> Self {
         Self {
-            alarms: None,
             members: None,
             led: None,
             drops: vec![0; lists],
@@ -96,29 +94,12 @@ impl Changes {
         let mut told = self.handle_drops(&node.drops, at_ms);
         let status = inspect.control.status();
         told.extend(self.handle_status(&status, at_ms));
-        told.extend(self.handle_alarms(&inspect.alarms(&status), at_ms));
+        let found = alarms::find(inspect, &status);
+        told.extend(of_alarms(inspect.alarms.handle_found(found, at_ms), at_ms));
         node.rim.events.handle_second(at_ms);
         for event in told {
             node.rim.events.push(event);
         }
-    }
-
-    fn handle_alarms(&mut self, alarms: &[Alarm], at_ms: u64) -> Vec<Event> {
-        let now = alarms
-            .iter()
-            .map(|alarm| (alarm.name.clone(), alarm.detail.clone()));
-        let now: BTreeSet<(String, String)> = now.collect();
-        let before = self.alarms.replace(now.clone()).unwrap_or_default();
-        let event = |kind, (name, detail): &(String, String)| Event {
-            reason: Some(Cow::Owned(name.clone())),
-            detail: Some(detail.as_str().into()),
-            ..Event::new(kind, at_ms)
-        };
-        let raised = now.difference(&before);
-        let cleared = before.difference(&now);
-        let raised = raised.map(|alarm| event(EventKind::AlarmRaised, alarm));
-        let cleared = cleared.map(|alarm| event(EventKind::AlarmCleared, alarm));
-        cleared.chain(raised).collect()
     }
 
     /// The first time, what is there is no event.
@@ -174,6 +155,19 @@ impl Changes {
         told.extend(sums.events(EventKind::MessageDropped, missed, at_ms));
         told
     }
+}
+
+/// What is told of alarms.
+fn of_alarms(Changed { raised, ended }: Changed, at_ms: u64) -> impl Iterator<Item = Event> {
+    let event = move |kind, Raised { name, detail, .. }: Raised| Event {
+        reason: Some(Cow::Owned(name)),
+        detail: Some(detail.into()),
+        ..Event::new(kind, at_ms)
+    };
+    let ended = ended.into_iter();
+    let ended = ended.map(move |alarm| event(EventKind::AlarmCleared, alarm));
+    let raised = raised.into_iter();
+    ended.chain(raised.map(move |alarm| event(EventKind::AlarmRaised, alarm)))
 }
 
 /// How many, and the topic of the last one.
@@ -351,31 +345,27 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_is_raised_once_and_cleared_once() {
-        let alarm = |name: &str| Alarm {
+    fn alarms_that_begin_and_end_are_told() {
+        let alarm = |name: &str| Raised {
             name: name.to_owned(),
-            node: inspection::NodeId(1),
-            node_name: String::new(),
+            subject: String::new(),
             detail: "why".to_owned(),
-            since: None,
+            since: inspection::UnixMs(3),
         };
-        let mut changes = Changes::new(0);
-        let mut see = |names: &[&str]| {
-            let alarms: Vec<Alarm> = names.iter().map(|name| alarm(name)).collect();
-            let told = changes.handle_alarms(&alarms, 7);
-            let told = told.into_iter();
-            told.map(|event| (event.kind, event.reason.unwrap_or_default().into_owned()))
-                .collect::<Vec<_>>()
+        let changed = Changed {
+            raised: vec![alarm("disk_full")],
+            ended: vec![alarm("memory")],
         };
-        let raised = |name: &str| (EventKind::AlarmRaised, name.to_owned());
-        let cleared = |name: &str| (EventKind::AlarmCleared, name.to_owned());
-        assert_eq!(see(&["memory"]), [raised("memory")]);
-        assert_eq!(see(&["memory"]), []);
+        let told = of_alarms(changed, 7);
+        let told = told.map(|event| (event.kind, event.reason, event.detail));
+        let of = |kind, name| (kind, Some(Cow::Borrowed(name)), Some("why".into()));
         assert_eq!(
-            see(&["disk_full"]),
-            [cleared("memory"), raised("disk_full")]
+            told.collect::<Vec<_>>(),
+            [
+                of(EventKind::AlarmCleared, "memory"),
+                of(EventKind::AlarmRaised, "disk_full")
+            ]
         );
-        assert_eq!(see(&[]), [cleared("disk_full")]);
     }
 
     #[test]

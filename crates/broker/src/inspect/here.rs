@@ -19,7 +19,8 @@ use super::rows::{self, Own};
 use super::state::{Inspect, LEFT};
 use super::wire::{ToApi as _, ToWire};
 use super::{
-    events, failed_logins, login, loops, matching, node, queues, retained, stores, subscribing, top,
+    alarms, events, failed_logins, login, loops, matching, node, queues, retained, stores,
+    subscribing, top,
 };
 use crate::history;
 use crate::listeners::Listening;
@@ -131,6 +132,9 @@ impl Inspect {
                 let rows = failed_logins::here(&self.node.guard, (own.node, &own.name));
                 Answer::Messages(MessagesAnswer::FailedLogins(rows))
             }
+            Question::Messages(MessagesQuestion::EndedAlarms) => {
+                Answer::Messages(MessagesAnswer::EndedAlarms(alarms::ended(self)))
+            }
             Question::Messages(MessagesQuestion::Watch { client_id }) => {
                 let watched = top::watched_here(&self.node, client_id).await?;
                 Answer::Messages(MessagesAnswer::Watched(watched))
@@ -188,6 +192,7 @@ impl Inspect {
                 MessagesAnswer::Waiting(queues::waiting(node, question, deadline))
             }
             MessagesQuestion::FailedLogins
+            | MessagesQuestion::EndedAlarms
             | MessagesQuestion::Purge { .. }
             | MessagesQuestion::BusyClients { .. }
             | MessagesQuestion::BusyTopics { .. }
@@ -438,7 +443,7 @@ impl Inspect {
                 clients_left: connected,
                 shards_left: led,
             }),
-            alarms: self.alarms(&status),
+            alarms: alarms::raised(self),
         }
     }
 

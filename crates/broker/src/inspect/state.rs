@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use super::walks::Walks;
+use crate::alarms::Alarms;
 use crate::ban_file::BanFile;
 use crate::control::ClusterControl;
 use crate::history::History;
@@ -36,6 +37,7 @@ pub(crate) struct Inspect {
     pub(super) name: String,
     pub(super) listeners: Vec<Listening>,
     pub(super) upgrade: Arc<Upgrade>,
+    pub(super) alarms: Alarms,
     pub(super) started: Instant,
     /// What it has counted in the last hour.
     pub(super) history: History,
@@ -59,6 +61,8 @@ pub(crate) struct About {
     pub(crate) listeners: Vec<Listening>,
     /// How far the upgrade of the cluster is.
     pub(crate) upgrade: Arc<Upgrade>,
+    /// Its alarms of before the start.
+    pub(crate) alarms: Alarms,
 }
 
 impl fmt::Debug for Inspect {
@@ -78,6 +82,7 @@ impl Inspect {
             name,
             listeners,
             upgrade,
+            alarms,
         } = about;
         Arc::new(Self {
             registry: crate::metrics::registry(Arc::clone(node), &listeners),
@@ -87,6 +92,7 @@ impl Inspect {
             name,
             listeners,
             upgrade,
+            alarms,
             started: Instant::now(),
             history: History::default(),
             settings: RwLock::default(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{self, FailedLoginsRow, History, ShardName};
+use admin::api::{self, Alarm, FailedLoginsRow, History, ShardName};
 use admin::page::MissingReason;
 use admin::{Asked, Gathered, Traffic};
 use broker_core::{
@@ -23,7 +23,7 @@ use inspection::{
 use super::rows::Own;
 use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
-use super::{gather, loops, messages, node};
+use super::{alarms, gather, loops, messages, node};
 use crate::node::Node;
 
 /// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
@@ -201,6 +201,11 @@ impl Traffic for AskingTraffic {
         let inspect = Arc::clone(&self.0);
         let by = by.to_wire();
         async move { Ok(topics(&inspect, by, limit, budget).await) }.boxed()
+    }
+
+    fn ended_alarms(&self, budget: Duration) -> Asked<Gathered<Vec<Alarm>>> {
+        let inspect = Arc::clone(&self.0);
+        async move { Ok(alarms::ended_of_all(&inspect, budget).await) }.boxed()
     }
 
     fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {

@@ -75,10 +75,10 @@ fn each_question_and_each_answer_has_a_sample() {
 }
 
 /// Arms of [`question`], without that of questions about messages, and with those of [`about_messages`].
-const QUESTIONS: usize = 31;
+const QUESTIONS: usize = 32;
 
 /// Arms of [`answer`], as [`QUESTIONS`].
-const ANSWERS: usize = 33;
+const ANSWERS: usize = 34;
 
 fn question(question: &Question) -> &'static str {
     match question {
@@ -119,6 +119,7 @@ fn about_messages(question: &MessagesQuestion) -> &'static str {
         MessagesQuestion::BusyTopics { .. } => "messages.busy_topics",
         MessagesQuestion::Watch { .. } => "messages.watch",
         MessagesQuestion::FailedLogins => "messages.failed_logins",
+        MessagesQuestion::EndedAlarms => "messages.ended_alarms",
     }
 }
 
@@ -161,6 +162,7 @@ fn of_messages(answer: &MessagesAnswer) -> &'static str {
         MessagesAnswer::Purged(_) => "messages.purged",
         MessagesAnswer::Busy(_) => "messages.busy",
         MessagesAnswer::FailedLogins(_) => "messages.failed_logins",
+        MessagesAnswer::EndedAlarms(_) => "messages.ended_alarms",
         MessagesAnswer::Watched(_) => "messages.watched",
         MessagesAnswer::NotKnown => "messages.not_known",
     }

@@ -335,6 +335,10 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
             messages(MessagesQuestion::FailedLogins),
         ),
         (
+            "messages.ended_alarms",
+            messages(MessagesQuestion::EndedAlarms),
+        ),
+        (
             "api_session.find",
             Question::ApiSession(SessionQuestion::Find {
                 hash: hash(),
@@ -670,8 +674,10 @@ fn answers_about_nodes() -> Vec<(&'static str, Answer)> {
                     name: text("memory"),
                     node: node(),
                     node_name: text("n1"),
+                    subject: text("inbox 0"),
                     detail: text("memory is scarce"),
                     since: Some(at()),
+                    until: None,
                 }],
             })),
         ),
@@ -1333,6 +1339,18 @@ fn answers_about_messages() -> Vec<(&'static str, Answer)> {
                 topic: text("a/b"),
                 rates: rates(),
             }]))),
+        ),
+        (
+            "messages.ended_alarms",
+            messages(MessagesAnswer::EndedAlarms(vec![Alarm {
+                name: text("memory"),
+                node: node(),
+                node_name: text("n1"),
+                subject: text("inbox 0"),
+                detail: text("memory was scarce"),
+                since: Some(at()),
+                until: Some(at()),
+            }])),
         ),
         (
             "messages.failed_logins",

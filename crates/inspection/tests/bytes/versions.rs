@@ -126,6 +126,7 @@ fn fields_that_an_earlier_version_lacks_have_defaults() {
         "role",
         "half",
         "names",
+        "until",
     ];
     for (name, answer) in answers() {
         if name.starts_with("api_session")

@@ -11,11 +11,7 @@ use peer_protocol::Refusal;
 use store_state::api::Slot;
 
 use crate::api::{
-    AclAnswer, AclQuestion, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow,
-    ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone, HolderRow, KnownBy,
-    ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow,
-    SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow, Verdict, WatchedClient,
+    AclAnswer, AclQuestion, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone, HolderRow, KnownBy, ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict, WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -588,6 +584,10 @@ impl Broker for Fake {
 struct Idle;
 
 impl Traffic for Idle {
+    fn ended_alarms(&self, _: Duration) -> Asked<Gathered<Vec<Alarm>>> {
+        gathered(Vec::new())
+    }
+
     fn failed_logins(&self, _: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {
         gathered(Vec::new())
     }

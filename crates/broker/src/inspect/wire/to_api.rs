@@ -36,7 +36,7 @@ macro_rules! enums {
 }
 
 structs! {
-    api::Alarm { name, node, node_name, detail, since }
+    api::Alarm { name, node, node_name, subject, detail, since, until }
     api::BusyClient { client_id, node, node_name, rates, delay_mean_ms, delay_max_ms }
     api::BusyRates { messages_per_s, bytes_per_s, uncounted_per_s }
     api::BusyTopic { topic, rates }

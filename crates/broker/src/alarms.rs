@@ -1,0 +1,170 @@
+//! The alarms of this node: which are raised and since when, and which have ended lately. Both outlive the process in a file
+//! of the data folder.
+//!
+//! Invariant: name and subject tell alarms apart. What is said of one may change while it is raised, and its begin does not.
+//!
+//! Deliberately absent: what is an alarm (`inspect/alarms.rs`), when it is looked for it (`inspect/changes.rs`), and how other
+//! nodes and people are told.
+
+mod record;
+
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+pub(crate) use record::{Changed, Ended, Found, Raised};
+use record::{Kept, Record};
+
+use crate::json_file;
+
+/// The alarms and their file.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    record: Record,
+    /// Whether the file lacks a change.
+    is_behind: bool,
+    /// Whether the log has said that the file cannot be written, and it could not be since.
+    has_failed: bool,
+}
+
+impl Alarms {
+    /// Reads what the file of the data folder holds. If it cannot be used, the log says so, and the times of alarms before this
+    /// start are forgotten: no node stays away for that.
+    pub(crate) fn open(data_folder: &Path) -> Self {
+        let path = data_folder.join("alarms.json");
+        let kept = json_file::read::<Kept>(&path).unwrap_or_else(|error| {
+            let path = path.display();
+            tracing::warn!(%path, %error, "the alarms of before the start cannot be read and are forgotten");
+            Kept::default()
+        });
+        let state = State {
+            record: Record::new(kept),
+            ..State::default()
+        };
+        Self {
+            path,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// What is an alarm at a time, in ms of Unix time: all of it. Says which alarms have begun and ended, and keeps that in the
+    /// file, for which it waits for the disk.
+    pub(crate) fn handle_found(&self, found: Vec<Found>, now_ms: u64) -> Changed {
+        let mut state = self.state.lock();
+        let changed = state.record.handle_found(found, now_ms);
+        state.is_behind |= !changed.is_empty();
+        let kept = state.is_behind.then(|| state.record.kept());
+        drop(state);
+        if let Some(kept) = kept {
+            self.write(&kept);
+        }
+        changed
+    }
+
+    /// Those that are raised.
+    pub(crate) fn raised(&self) -> Vec<Raised> {
+        self.state.lock().record.raised().to_vec()
+    }
+
+    /// Those that have ended, the latest first.
+    pub(crate) fn ended(&self) -> Vec<Ended> {
+        self.state.lock().record.ended().cloned().collect()
+    }
+
+    /// A file that cannot be written now is written with the next look.
+    fn write(&self, kept: &Kept) {
+        let written = json_file::write(&self.path, kept);
+        let mut state = self.state.lock();
+        state.is_behind = written.is_err();
+        let had_failed = std::mem::replace(&mut state.has_failed, written.is_err());
+        drop(state);
+        if let Err(error) = written
+            && !had_failed
+        {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "the alarms cannot be written: their times will be lost at the next start");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &'static str) -> Found {
+        Found {
+            name,
+            subject: String::new(),
+            detail: "why".to_owned(),
+        }
+    }
+
+    fn raised(alarms: &Alarms) -> Vec<(String, u64)> {
+        let raised = alarms.raised().into_iter();
+        raised.map(|alarm| (alarm.name, alarm.since.0)).collect()
+    }
+
+    #[test]
+    fn alarms_keep_their_times_over_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let alarms = Alarms::open(folder.path());
+        alarms.handle_found(vec![found("memory"), found("disk_full")], 10);
+        alarms.handle_found(vec![found("memory")], 20);
+        let again = Alarms::open(folder.path());
+        assert_eq!(raised(&again), []);
+        again.handle_found(vec![found("memory")], 90);
+        assert_eq!(raised(&again), [("memory".to_owned(), 10)]);
+        let ended = again.ended();
+        let ended = ended.iter().map(|of| (&*of.alarm.name, of.until.0));
+        assert_eq!(ended.collect::<Vec<_>>(), [("disk_full", 20)]);
+        // Nothing but the file is left in the folder.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_file_is_written_only_when_alarms_begin_or_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let alarms = Alarms::open(folder.path());
+        let path = folder.path().join("alarms.json");
+        alarms.handle_found(Vec::new(), 1);
+        assert!(!path.exists());
+        alarms.handle_found(vec![found("memory")], 2);
+        std::fs::remove_file(&path).unwrap();
+        let other = Found {
+            detail: "for another reason".to_owned(),
+            ..found("memory")
+        };
+        alarms.handle_found(vec![other], 3);
+        assert!(!path.exists());
+        alarms.handle_found(Vec::new(), 4);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_written_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_folder = folder.path().join("data");
+        let alarms = Alarms::open(&data_folder);
+        alarms.handle_found(vec![found("memory")], 2);
+        std::fs::create_dir(&data_folder).unwrap();
+        alarms.handle_found(vec![found("memory")], 3);
+        let again = Alarms::open(&data_folder);
+        again.handle_found(vec![found("memory")], 9);
+        assert_eq!(raised(&again), [("memory".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("alarms.json"), "{\"raised\":").unwrap();
+        let alarms = Alarms::open(folder.path());
+        alarms.handle_found(vec![found("memory")], 2);
+        assert_eq!(raised(&alarms), [("memory".to_owned(), 2)]);
+    }
+}

@@ -1,0 +1,66 @@
+//! `heraldmq alarms`.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use admin::api::{Alarm, At};
+use text_table::Table;
+
+use super::cells::{ago, or_dash, shown};
+use super::shown::{EXIT_CODES, Shown, print_whole};
+use crate::failure::Failure;
+use crate::http_port::HttpPort;
+
+/// List what a person should see to, on all nodes.
+///
+/// SINCE is when the node has first seen it without interruption, also over a restart. Each node remembers the last 256 alarms that
+/// have ended.
+#[derive(clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct AlarmsArguments {
+    #[command(flatten)]
+    node: HttpPort,
+    /// Those that have ended, the latest first.
+    #[arg(long)]
+    ended: bool,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+pub(crate) fn alarms(arguments: &AlarmsArguments) -> Result<ExitCode, Failure> {
+    let path = "/api/v1/alarms";
+    let (node, shown) = (&arguments.node, &arguments.shown);
+    match arguments.ended {
+        true => print_whole(node, path, &[("state", "ended".to_owned())], shown, ended),
+        false => print_whole(node, path, &[], shown, raised),
+    }
+}
+
+fn raised(rows: &[Alarm]) -> Table {
+    let now = SystemTime::now();
+    let mut table = Table::new(["ALARM", "NODE", "SINCE", "DETAIL"]).with_text([1, 3]);
+    for row in rows {
+        table.row([
+            shown(&row.name),
+            shown(&row.node_name),
+            ago(row.since.as_ref(), now),
+            shown(&row.detail),
+        ]);
+    }
+    table
+}
+
+fn ended(rows: &[Alarm]) -> Table {
+    let mut table = Table::new(["ALARM", "NODE", "SINCE", "UNTIL", "DETAIL"]).with_text(1..5);
+    let moment = |at: &Option<At>| or_dash(at.as_ref().map(At::to_string).as_deref());
+    for row in rows {
+        table.row([
+            shown(&row.name),
+            shown(&row.node_name),
+            moment(&row.since),
+            moment(&row.until),
+            shown(&row.detail),
+        ]);
+    }
+    table
+}
