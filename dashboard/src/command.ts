@@ -10,12 +10,21 @@ export function quote(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(hidden, escape)}'`;
 }
 
+/** Where the command line asks if it is not told otherwise. */
+const defaults = ["http://127.0.0.1:8091", "http://localhost:8091"];
+
+/** `--url` for whoever serves a page, unless the command line asks there by itself. */
+function urlOf(page: string | undefined): string | undefined {
+  const url = page && new URL(".", page).href.replace(/\/$/, "");
+  return url && !defaults.includes(url) ? url : undefined;
+}
+
 /**
  * A command with what strangers have named: options have their value in the same word, and operands come behind `--`. So no name
  * is read as an option, such as one that sends the key of the operator to another host.
  */
-export function commandOf(name: string, operands: (string | undefined)[], options: Record<string, string | undefined> = {}): string {
-  const given = Object.entries(options).flatMap(([option, value]) => value ? [`--${option}=${quote(value)}`] : []);
+export function commandOf(name: string, operands: (string | undefined)[] = [], options: Record<string, string | undefined> = {}, page: string | undefined = globalThis.document?.baseURI): string {
+  const given = Object.entries({ url: urlOf(page), ...options }).flatMap(([option, value]) => value ? [`--${option}=${quote(value)}`] : []);
   const named = operands.flatMap((operand) => operand ? [quote(operand)] : []);
   return ["heraldmq", name, ...given, ...(named.length ? ["--", ...named] : [])].join(" ");
 }

@@ -18,7 +18,7 @@ export function Alarms() {
   const rows = alarms.value?.items ?? [];
   return (
     <>
-      <Head title="Alarms" polled={alarms} request="/alarms" command={commandOf("alarms", [])}>{alarms.value && (rows.length === 0 ? (missingOf(alarms.value).length > 0 ? "No alarm on the nodes that answered." : "No alarm: nothing wants attention.") : `${plural(rows.length, "alarm")} on ${plural(new Set(rows.map((row) => row.node)).size, "node")}.`)}</Head>
+      <Head title="Alarms" polled={alarms} request="/alarms" command={commandOf("alarms")}>{alarms.value && (rows.length === 0 ? (missingOf(alarms.value).length > 0 ? "No alarm on the nodes that answered." : "No alarm: nothing wants attention.") : `${plural(rows.length, "alarm")} on ${plural(new Set(rows.map((row) => row.node)).size, "node")}.`)}</Head>
       {rows.length > 0 && <Table label="Alarms" rows={rows} keyOf={keyOf} stale={isStale(alarms)} columns={[
         { head: "Alarm", width: 18, cell: (row) => <State is="down" say={words(row.name)} /> },
         { head: "Node", width: 12, cell: (row) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> },

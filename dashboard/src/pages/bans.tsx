@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import type { Ban } from "../api.types";
 import { get, post, problemOf, remove, type Problem } from "../api";
+import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
 import { middle, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
@@ -21,7 +22,7 @@ export function Bans() {
   }
   return (
     <>
-      <Head title="Bans" polled={bans} request="/bans" command="heraldmq ban list" actions={<Action needs="operator" onClick={() => setAdding(true)}>Ban…</Action>}>
+      <Head title="Bans" polled={bans} request="/bans" command={commandOf("ban list")} actions={<Action needs="operator" onClick={() => setAdding(true)}>Ban…</Action>}>
         {bans.value && (rows.length === 0 ? "Nobody is banned." : bans.forward || bans.back ? `${plural(rows.length, "ban")} on this page.` : `${plural(rows.length, "ban")} ${rows.length === 1 ? "counts" : "count"}.`)}
       </Head>
       {problem && <Failed problem={problem} />}

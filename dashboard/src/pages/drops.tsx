@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { DropRow } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart } from "../chart";
+import { commandOf } from "../command";
 import { DropTable, dropLines } from "../drops";
 import { count, plural, rate, visible } from "../format";
 import { times } from "../history";
@@ -28,7 +29,7 @@ export function Drops() {
   const all = byReason.reduce((total, row) => total + row.total, 0);
   return (
     <>
-      <Head title="Drops" polled={totals} request="/drops/totals" command="heraldmq drops">
+      <Head title="Drops" polled={totals} request="/drops/totals" command={commandOf("drops")}>
         {totals.value && (all === 0 ? "No message was dropped since the nodes were started." : <>
           {known ? `${rate(now)}/s now; ` : ""}{plural(all, "message")} since the nodes were started{byReason[0] && `, ${percent(byReason[0].total, all)} of them ${reasonName(byReason[0].reason)}`}.
         </>)}

@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { NodeChange, NodeRow, ShardRow } from "../api.types";
 import { ask, get, missingOf, post, problemOf, remove, type Problem } from "../api";
 import { startedAt } from "../clock";
+import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, plural, unknown, visible } from "../format";
 import { Failed, Head, isStale } from "../notices";
@@ -26,7 +27,7 @@ export function Nodes() {
   }
   return (
     <>
-      <Head title="Nodes" polled={nodes} request="/nodes" command="heraldmq nodes">
+      <Head title="Nodes" polled={nodes} request="/nodes" command={commandOf("nodes")}>
         {nodes.value && shards.value && sentence(rows, shards.value.items)}
       </Head>
       {problem && <Failed problem={problem} />}

@@ -4,6 +4,7 @@ import type { Health, NodeRow, Stats } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart, type Line } from "../chart";
 import { heard, offsetMs, showTime, startedAt } from "../clock";
+import { commandOf } from "../command";
 import { dropLines } from "../drops";
 import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible } from "../format";
 import { beginLate, ofNodes, sum, times, worst, type Series } from "../history";
@@ -27,7 +28,7 @@ export function Overview() {
   const minutes = route.value.parameters.window === "15" ? 15 : 60;
   return (
     <>
-      <Head title="Overview" polled={stats} request="/stats" command="heraldmq nodes">
+      <Head title="Overview" polled={stats} request="/stats" command={commandOf("nodes")}>
         {verdict(health.value, nodes.value?.items)}
         {Math.abs(offsetMs.value) > 30_000 && ` The clock of this computer is ${duration(Math.abs(offsetMs.value) / 1000)} off.`}
       </Head>

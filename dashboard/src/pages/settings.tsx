@@ -1,6 +1,7 @@
 // What counts?
 import { useState } from "preact/hooks";
 import { get } from "../api";
+import { commandOf } from "../command";
 import { count, plural, visible } from "../format";
 import { Empty, Head, isStale } from "../notices";
 import { usePolled } from "../poll";
@@ -20,7 +21,7 @@ export function Settings() {
   const wait = all.filter((row) => row.at_restart !== null).length;
   return (
     <>
-      <Head title="Settings" polled={settings} request="/settings" command="heraldmq settings">
+      <Head title="Settings" polled={settings} request="/settings" command={commandOf("settings")}>
         {settings.value && `${count(all.filter((row) => row.origin !== "default").length)} of ${plural(all.length, "setting")} are set; ${differ === 0 ? "all nodes agree" : `${count(differ)} differ between nodes`}${wait > 0 ? `; ${count(wait)} wait for a restart` : ""}.`}
       </Head>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>

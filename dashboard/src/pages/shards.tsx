@@ -4,6 +4,7 @@ import type { NodeId, ShardRow, SplitStatus } from "../api.types";
 import { get, missingOf, post } from "../api";
 import { half, led, nameOf, outcome, undoneFor, type Begun } from "../begun";
 import { Chart } from "../chart";
+import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
 import { ofNodes, times, worst } from "../history";
@@ -39,7 +40,7 @@ export function Shards() {
   const isBegun = (row: ShardRow) => waits && nameOf(row) === nameOf(begun);
   return (
     <>
-      <Head title="Shards" polled={shards} request="/shards" command="heraldmq shards">
+      <Head title="Shards" polled={shards} request="/shards" command={commandOf("shards")}>
         {shards.value && sentence(rows)}
       </Head>
       <Told>{seen?.says}</Told>

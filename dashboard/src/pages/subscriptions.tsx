@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { SubscriptionRow } from "../api.types";
 import { get, missingOf } from "../api";
+import { commandOf } from "../command";
 import { count, middle, visible } from "../format";
 import { Pager, usePages } from "../list";
 import { Empty, Head, isStale } from "../notices";
@@ -23,7 +24,7 @@ export function Subscriptions() {
   }
   return (
     <>
-      <Head title="Subscriptions" polled={pages} request={`/subscriptions?prefix=${encodeURIComponent(prefix)}`} command="heraldmq subscriptions">
+      <Head title="Subscriptions" polled={pages} request={`/subscriptions?prefix=${encodeURIComponent(prefix)}`} command={commandOf("subscriptions")}>
         {pages.value && `${count(rows.length)} subscriptions ${pages.number === 1 && !pages.forward ? "in all" : `on page ${pages.number}`}${prefix ? ` whose filters begin with ${middle(visible(prefix), 60)}` : ""}, by client.`}
       </Head>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
