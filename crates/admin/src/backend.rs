@@ -202,6 +202,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// The cluster as this node sees it.
     fn cluster(&self) -> ClusterStatus;
 
+    /// The members with their names, as this node knows them; a node that runs alone is the only one.
+    fn members(&self) -> Vec<(NodeId, String)>;
+
     /// Begins a change of the cluster, on a thread that may wait, and returns within 5 s. What takes longer, such as
     /// draining, has then begun; [`Broker::cluster`] shows how far it is.
     ///
@@ -353,12 +356,6 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// How many messages were dropped, by reason, on all nodes.
     fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>>;
 
-    /// What sessions of this node have lost, those first that have lost something last.
-    fn session_drops(&self, limit: usize) -> Vec<SessionDrops>;
-
-    /// Who has held whom back on this node, the latest first.
-    fn holders(&self, limit: usize) -> Vec<HolderRow>;
-
     /// The first `limit` bans behind the one with this number, as this node has them, and whether more follow.
     fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool);
 
@@ -393,6 +390,22 @@ pub trait Traffic: fmt::Debug + Send + Sync + 'static {
 
     /// Alarms that have ended, those that have ended last first.
     fn ended_alarms(&self, budget: Duration) -> Asked<Gathered<Vec<Alarm>>>;
+
+    /// What sessions have lost on a node or on all, those first that have lost something last.
+    fn session_drops(
+        &self,
+        node: Option<NodeId>,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<SessionDrops>>>;
+
+    /// Who has held whom back on a node or on all, the latest first.
+    fn holders(
+        &self,
+        node: Option<NodeId>,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<HolderRow>>>;
 
     /// Who fails to log in, those that failed most first.
     fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>>;

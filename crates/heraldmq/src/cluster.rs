@@ -82,9 +82,9 @@ enum Command {
     Evict {
         #[command(flatten)]
         node: HttpPort,
-        /// The node's identifier in `status`.
+        /// The node's identifier or name.
         #[arg(value_name = "NODE")]
-        member: NodeId,
+        member: String,
         /// Also if shards have no majority of their voters without it, and what they hold is lost.
         #[arg(long)]
         force: bool,
@@ -100,9 +100,9 @@ enum Command {
         store: StoreName,
         /// The shard's number in `status`.
         shard: u64,
-        /// The identifier of the node to lead.
+        /// The identifier or name of the node to lead.
         #[arg(value_name = "NODE")]
-        to: NodeId,
+        to: String,
     },
     /// Split a shard in two: a new one gets its upper slots, with all that belongs to them.
     Split {

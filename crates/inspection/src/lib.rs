@@ -41,9 +41,9 @@ pub use matching::{
 };
 pub use messages::{
     BusyClient, BusyOrder, BusyPart, BusyRates, BusyRole, BusyTopic, Encoding, FailedLoginsRow,
-    FailedUser, Held, Message, MessagesAnswer, MessagesQuestion, PlaceRange, QueueOrder,
-    QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedPart, RetainedRow, UserProperty,
-    WaitingPart, WaitingQuestion, WatchedClient,
+    FailedUser, Held, HolderRow, Message, MessagesAnswer, MessagesQuestion, PlaceRange, QueueOrder,
+    QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedPart, RetainedRow, SessionDrops,
+    UserProperty, WaitingPart, WaitingQuestion, WatchedClient,
 };
 pub use node::{
     Alarm, Counts, DrainProgress, HistoryPart, ListenerCertificate, ListenerRow, LoginSession,

@@ -1,5 +1,7 @@
 //! Messages that wait or are kept, and who is busy.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Alarm, At, BigNumber, Limit, NodeId, Sequence};
@@ -66,6 +68,16 @@ pub enum MessagesQuestion {
     FailedLogins,
     /// Alarms that have ended there.
     EndedAlarms,
+    /// What sessions have lost there, those first that have lost something last.
+    SessionDrops {
+        /// How many.
+        limit: Limit,
+    },
+    /// Who has held whom back there, the latest first.
+    Holders {
+        /// How many.
+        limit: Limit,
+    },
 }
 
 /// What a node answers.
@@ -90,10 +102,52 @@ pub enum MessagesAnswer {
     FailedLogins(Vec<FailedLoginsRow>),
     /// Alarms that have ended, the latest first.
     EndedAlarms(Vec<Alarm>),
+    /// What sessions have lost.
+    SessionDrops(Vec<SessionDrops>),
+    /// Who has held whom back.
+    Holders(Vec<HolderRow>),
     /// What it has counted; `None`: the client is not here.
     Watched(Option<WatchedClient>),
     /// It does not know the question.
     NotKnown,
+}
+
+/// What a session has lost on a node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SessionDrops {
+    /// The node that has counted it.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
+    /// Whose.
+    pub client_id: String,
+    /// Messages.
+    pub dropped: u64,
+    /// The same by reason.
+    pub reasons: BTreeMap<String, u64>,
+    /// When the first of them was dropped.
+    pub first: At,
+    /// When the last was.
+    pub last: At,
+}
+
+/// A subscriber that has held a publisher back.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HolderRow {
+    /// The node that both are known to.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
+    /// Whose queue was full; `None`: a session whose inbox shard another node leads.
+    pub subscriber: Option<String>,
+    /// Whether its session is durable.
+    pub durable: bool,
+    /// Who was not read.
+    pub publisher: String,
+    /// How often.
+    pub times: u64,
+    /// When last.
+    pub last: At,
 }
 
 /// The first ones of a node.

@@ -55,7 +55,7 @@ export function Drops() {
   );
 }
 
-/** Whose messages they are: `/drops/sessions` knows only one node. */
+/** Whose messages they are, of the drops that the filters choose. */
 function Losers({ rows }: { rows: DropRow[] }) {
   const counts = new Map<string, number>();
   for (const row of rows) counts.set(row.client_id, (counts.get(row.client_id) ?? 0) + 1);

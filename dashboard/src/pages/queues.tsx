@@ -4,7 +4,7 @@ import { EmptyQueue } from "../actions";
 import { get, missingOf } from "../api";
 import { Action } from "../dialog";
 import { bytes, count, duration, middle, plural, rate, unknown, visible } from "../format";
-import { Empty, Head, Told, isStale } from "../notices";
+import { Empty, Head, Partial, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { link, replaceParameters, route } from "../route";
 import { Table } from "../table";
@@ -49,10 +49,12 @@ export function Queues() {
         ]} />}
       {emptied && <EmptyQueue id={emptied.client_id} waiting={emptied.messages} close={() => setEmptied(null)} done={(what) => { setDone(`${middle(visible(emptied.client_id), 40)}: ${what}`); queues.again(); }} />}
       <h2 class="section-title">Publishers that were held back</h2>
+      <Partial missing={missingOf(holders.value)} again={holders.again} />
       {holders.value && (holders.value.items.length === 0 ? <Empty>No publisher had to wait for a full queue.</Empty> : (
-        <Table label="Publishers that were held back" open rows={holders.value.items} keyOf={(row) => `${row.publisher} ${row.subscriber}`} columns={[
+        <Table label="Publishers that were held back" open rows={holders.value.items} keyOf={(row) => `${row.node} ${row.publisher} ${row.subscriber}`} columns={[
           { head: "Publisher", cell: (row) => <ClientLink id={row.publisher} /> },
           { head: "By the queue of", width: 36, cell: (row) => (row.subscriber === null ? "a durable session" : <ClientLink id={row.subscriber} />) },
+          { head: "Node", width: 8, cell: (row) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> },
           { head: "Times", width: 10, figure: true, cell: (row) => count(row.times) },
           { head: "Last", width: 16, cell: (row) => <Moment at={row.last} /> },
         ]} />

@@ -36,9 +36,13 @@ pub struct DropRow {
 /// How many messages were dropped since the nodes have started, by reason.
 pub type DropTotals = BTreeMap<String, u64>;
 
-/// What a session has lost.
+/// What a session has lost on a node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SessionDrops {
+    /// The node that has counted it.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
     /// Whose.
     pub client_id: String,
     /// Messages.
@@ -54,6 +58,10 @@ pub struct SessionDrops {
 /// A subscriber that has held a publisher back.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HolderRow {
+    /// The node that both are known to.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
     /// Whose queue was full; `null`: a session whose inbox shard another node leads.
     pub subscriber: Option<String>,
     /// Whether its session is durable.

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, word};
+use super::member;
 use super::reading::too_many;
 use crate::api::{Client, ClientRow, ClientState, Gone, QueuePurge};
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, ClientFilter};
-use crate::cluster::NodeId;
 use crate::page::{List, Page};
 use crate::problem::{Document, Problem};
 use crate::rights::Target;
@@ -31,7 +31,7 @@ pub(super) struct ListQuery {
     user: Option<String>,
     /// The address of the connection, without the port; looks at each client.
     address: Option<String>,
-    /// The node that clients are connected to.
+    /// The node that clients are connected to, by its identifier or name.
     node: Option<String>,
     /// `connecting`, `connected`, `closing` or `away`.
     #[param(value_type = Option<ClientState>, inline)]
@@ -75,9 +75,7 @@ pub(super) async fn list(
     let state = query.state.as_deref();
     let states = "connecting, connected, closing or away";
     let filter = ClientFilter {
-        node: word("node", node, "16 hexadecimal digits", |text| {
-            text.parse::<NodeId>().ok()
-        })?,
+        node: member::parameter(&broker, node)?,
         state: word("state", state, states, |text| {
             ClientState::ALL
                 .into_iter()

@@ -11,12 +11,13 @@ use store_state::api::Slot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, Params, Segment, word};
+use super::member;
 use super::reading::{wrong_field, wrong_parameter};
 use super::settings::HistoryQuery;
 use crate::api::{Alarm, FailedLoginsRow, History, ListenerRow, ShardName, ShardRow};
 use crate::api_state::Turn;
 use crate::backend::{Broker, Gathered};
-use crate::cluster::{Change, ClusterStatus, NodeId, StoreName};
+use crate::cluster::{Change, ClusterStatus, StoreName};
 use crate::page::Page;
 use crate::problem::{Kind, Problem};
 
@@ -33,7 +34,7 @@ pub(super) struct ShardQuery {
     /// `session`, `inbox` or `retain`.
     #[param(value_type = Option<StoreName>, inline)]
     store: Option<String>,
-    /// The node that leads.
+    /// The node that leads, by its identifier or name.
     node: Option<String>,
     /// `true`: only those that nobody leads.
     #[param(value_type = Option<bool>)]
@@ -54,9 +55,7 @@ pub(super) async fn shards(
     let store = word("store", store, "session, inbox or retain", |text| {
         text.parse::<StoreName>().ok()
     })?;
-    let node = word("node", node, "16 hexadecimal digits", |text| {
-        text.parse::<NodeId>().ok()
-    })?;
+    let node = member::parameter(&broker, node)?;
     let leaderless = query.leaderless.as_deref();
     let leaderless = word("leaderless", leaderless, "true or false", |text| {
         text.parse::<bool>().ok()
@@ -201,7 +200,8 @@ pub(super) struct Join {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Evict {
-    node: NodeId,
+    /// Its identifier or name.
+    node: String,
     /// Also if shards lose their majority by it.
     #[serde(default)]
     force: bool,
@@ -217,7 +217,8 @@ struct Shard(u64);
 pub(super) struct TransferLeader {
     store: StoreName,
     shard: Shard,
-    to: NodeId,
+    /// The identifier or name of the node that is to lead.
+    to: String,
 }
 
 /// The body of `split`.
@@ -262,6 +263,7 @@ pub(super) async fn evict(
     State(broker): State<Arc<dyn Broker>>,
     Body(Evict { node, force }): Body<Evict>,
 ) -> Result<StatusCode, Problem> {
+    let node = member::field(&broker, "/node", &node)?;
     carry_out(broker, Change::Evict { node, force }).await
 }
 
@@ -276,6 +278,7 @@ pub(super) async fn transfer_leader(
         shard: Shard(shard),
         to,
     } = body;
+    let to = member::field(&broker, "/to", &to)?;
     carry_out(broker, Change::TransferLeader { store, shard, to }).await
 }
 

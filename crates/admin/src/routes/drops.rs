@@ -7,11 +7,11 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::input::{BudgetParams, ListParams, Params, limit, time, word};
+use super::input::{BudgetParams, ListParams, Params, budget, limit, time};
+use super::member;
 use crate::api::{DropRow, DropTotals, HolderRow, SessionDrops};
 use crate::api_state::Turn;
 use crate::backend::{Broker, DropFilter};
-use crate::cluster::NodeId;
 use crate::page::{List, Missing, Page};
 use crate::problem::Problem;
 
@@ -27,7 +27,7 @@ pub(super) struct ListQuery {
     topic: Option<String>,
     /// Not before this time, RFC 3339.
     since: Option<String>,
-    /// On this node.
+    /// On this node, by its identifier or name.
     node: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
@@ -63,9 +63,7 @@ pub(super) async fn list(
     let (since, node) = (query.since.as_deref(), query.node.as_deref());
     let filter = DropFilter {
         since_ms: time("since", since)?,
-        node: word("node", node, "16 hexadecimal digits", |text| {
-            text.parse::<NodeId>().ok()
-        })?,
+        node: member::parameter(&broker, node)?,
         reason: query.reason,
         client: query.client,
         topic: query.topic,
@@ -103,31 +101,43 @@ pub(super) struct DropSums {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LimitQuery {
+pub(super) struct FirstQuery {
+    /// On this node, by its identifier or name.
+    node: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
+    budget_ms: Option<String>,
 }
 
-/// What sessions have lost on this node, those first that have lost something last.
-#[utoipa::path(get, path = "/api/v1/drops/sessions", operation_id = "list_session_drops", tag = "drops", params(LimitQuery), responses((status = 200, description = "The sessions", body = Page<SessionDrops>)))]
+/// What sessions have lost, those first that have lost something last. A row is what one node has counted.
+#[utoipa::path(get, path = "/api/v1/drops/sessions", operation_id = "list_session_drops", tag = "drops", params(FirstQuery), responses((status = 200, description = "The sessions", body = Page<SessionDrops>)))]
 pub(super) async fn sessions(
+    _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
-    Params(query): Params<LimitQuery>,
+    Params(query): Params<FirstQuery>,
 ) -> Result<Json<Page<SessionDrops>>, Problem> {
+    let node = member::parameter(&broker, query.node.as_deref())?;
     let limit = limit(query.limit.as_deref())?;
-    Ok(Json(Page::whole(
-        broker.session_drops(limit.into()),
-        Vec::new(),
-    )))
+    let drops = broker
+        .traffic()
+        .session_drops(node, limit, budget(query.budget_ms.as_deref())?);
+    Ok(Json(drops.await?.page()))
 }
 
-/// Whose full queue has held whom back on this node, the latest first.
-#[utoipa::path(get, path = "/api/v1/backpressure", operation_id = "list_backpressure", tag = "drops", params(LimitQuery), responses((status = 200, description = "The subscribers whose queues were full, with the publishers that were not read", body = Page<HolderRow>)))]
+/// Whose full queue has held whom back, the latest first. A row is what one node knows.
+#[utoipa::path(get, path = "/api/v1/backpressure", operation_id = "list_backpressure", tag = "drops", params(FirstQuery), responses((status = 200, description = "The subscribers whose queues were full, with the publishers that were not read", body = Page<HolderRow>)))]
 pub(super) async fn holders(
+    _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
-    Params(query): Params<LimitQuery>,
+    Params(query): Params<FirstQuery>,
 ) -> Result<Json<Page<HolderRow>>, Problem> {
+    let node = member::parameter(&broker, query.node.as_deref())?;
     let limit = limit(query.limit.as_deref())?;
-    Ok(Json(Page::whole(broker.holders(limit.into()), Vec::new())))
+    let holders = broker
+        .traffic()
+        .holders(node, limit, budget(query.budget_ms.as_deref())?);
+    Ok(Json(holders.await?.page()))
 }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use utoipa::IntoParams;
 
 use super::input::{Params, Segment, time, word};
+use super::member;
 use super::rates::{EVERY, Rates};
 use crate::api::{ClientRates, Event, EventKind, WatchedClient};
 use crate::backend::{Broker, EventFilter, Gathered};
@@ -54,7 +55,7 @@ pub(super) struct EventsQuery {
     prefix: Option<String>,
     /// Only what concerns topics that this filter matches.
     topic: Option<String>,
-    /// Only what happens on this node.
+    /// Only what happens on this node, by its identifier or name.
     node: Option<String>,
     /// The `id` of an event: what came behind it comes first. The header `Last-Event-ID` says the same, and counts more.
     after: Option<String>,
@@ -84,9 +85,7 @@ pub(super) async fn stream(
         client_id: query.client_id,
         prefix: query.prefix,
         topic: query.topic,
-        node: word("node", node, "16 hexadecimal digits", |text| {
-            text.parse::<NodeId>().ok()
-        })?,
+        node: member::parameter(&broker, node)?,
         since_ms: time("since", query.since.as_deref())?,
     };
     if filter.since_ms.is_some() && query.after.is_some() {

@@ -15,6 +15,7 @@ mod health;
 mod input;
 mod login;
 mod matching;
+mod member;
 mod messages;
 mod nodes;
 mod rates;

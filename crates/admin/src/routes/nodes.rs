@@ -10,6 +10,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::input::{Body, BudgetParams, Params, Segment};
+use super::member;
 use crate::api::{Health, HealthState, NodeChange, NodeCheck, NodeRow};
 use crate::api_state::Turn;
 use crate::backend::{Broker, Gathered, NodeCommand};
@@ -44,20 +45,12 @@ async fn find(
     node: &str,
     budget: &BudgetParams,
 ) -> Result<NodeRow, Problem> {
-    let nodes = broker.nodes(budget.budget()?).await?.all;
-    let is_it = |row: &NodeRow| row.node_name == node || node.parse() == Ok(row.node);
-    let mut found = nodes.into_iter().filter(is_it);
-    match (found.next(), found.next()) {
-        (Some(row), None) => Ok(row),
-        (Some(_), Some(_)) => {
-            let why = "several nodes have this name; their identifiers differ";
-            Err(Problem::new(Kind::Conflict, why).with("kind", "node"))
-        }
-        (None, _) => {
-            let why = "no node has this identifier or name";
-            Err(Problem::new(Kind::NotFound, why).with("kind", "node"))
-        }
-    }
+    let node = member::segment(broker, node)?;
+    let mut nodes = broker.nodes(budget.budget()?).await?.all.into_iter();
+    // It may have left since.
+    let gone =
+        || Problem::new(Kind::NotFound, "the node has left the cluster").with("kind", "node");
+    nodes.find(|row| row.node == node).ok_or_else(gone)
 }
 
 /// How the cluster is, in one word, and why.
@@ -180,11 +173,11 @@ async fn change(
     dry_run: bool,
     budget: &BudgetParams,
 ) -> Result<Response, Problem> {
-    let row = find(&broker, node, budget).await?;
+    let node = member::segment(&broker, node)?;
     if !dry_run {
-        tracing::info!(?command, node = %row.node, "a change of a node is asked for");
+        tracing::info!(?command, %node, "a change of a node is asked for");
     }
-    let changed = broker.change_node(row.node, command, dry_run, budget.budget()?);
+    let changed = broker.change_node(node, command, dry_run, budget.budget()?);
     let changed = Json(changed.await?);
     Ok(match dry_run {
         true => (StatusCode::OK, Extension(Untold), changed).into_response(),

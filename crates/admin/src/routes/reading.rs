@@ -15,13 +15,11 @@ use serde_json::{Map, Value};
 use crate::problem::{Kind, Problem};
 
 /// What fields accept of which the type says less.
-const FIELDS: [(&str, &str); 6] = [
+const FIELDS: [(&str, &str); 4] = [
     ("qos", "0, 1 or 2"),
     ("retain_handling", "0, 1 or 2"),
     ("limit", "a whole number from 1 to 500"),
     ("identifier", "a whole number from 1 to 268435455"),
-    ("node", "16 hexadecimal digits"),
-    ("to", "16 hexadecimal digits"),
 ];
 
 /// Reads a JSON body.

@@ -8,11 +8,11 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::input::{BudgetParams, Params, budget, time, word};
+use super::input::{BudgetParams, Params, budget, time};
+use super::member;
 use crate::api::{History, Setting, SettingRow, Stats};
 use crate::api_state::Turn;
 use crate::backend::Broker;
-use crate::cluster::NodeId;
 use crate::page::Page;
 use crate::problem::Problem;
 use crate::rights::{Caller, Role};
@@ -23,7 +23,7 @@ use crate::rights::{Caller, Role};
 pub(super) struct SettingsQuery {
     /// What the names of options begin with, such as `limits.session`.
     prefix: Option<String>,
-    /// The node whose values are the first; without it the one that answers.
+    /// The node whose values are the first, by its identifier or name; without it the one that answers.
     node: Option<String>,
     /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
     #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
@@ -39,9 +39,7 @@ pub(super) async fn list(
     Params(query): Params<SettingsQuery>,
 ) -> Result<Json<Page<SettingRow>>, Problem> {
     let node = query.node.as_deref();
-    let node = word("node", node, "16 hexadecimal digits", |text| {
-        text.parse::<NodeId>().ok()
-    })?;
+    let node = member::parameter(&broker, node)?;
     let budget = budget(query.budget_ms.as_deref())?;
     let prefix = query.prefix.unwrap_or_default();
     let mut settings = broker.settings(node, prefix, budget).await?.page();

@@ -454,7 +454,7 @@ async fn a_problem_names_what_is_wrong_what_it_was_and_what_is_accepted() {
             "cluster/evict",
             "{\"node\": \"nobody\"}",
             field("/node"),
-            "`node` is `nobody`; it is to be 16 hexadecimal digits",
+            "`node` is `nobody`; it is to be a member: a (0000000000000001), a (ffffffffffffffff), b (000000000000002a)",
         ),
         (
             "cluster/join",
@@ -654,7 +654,7 @@ async fn each_change_reaches_the_cluster() {
     let node = NodeId(0x2a);
     let seed = Endpoint::new("10.0.0.1:8899").unwrap();
     let store = StoreName::Retain;
-    let transfer = json!({"store": "retain", "shard": 3, "to": "000000000000002a"});
+    let transfer = json!({"store": "retain", "shard": 3, "to": "b"});
     let at = Some(Slot(65_534));
     let shard = 3;
     let to = node;

@@ -1,19 +1,15 @@
 //! What a person should see to.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use admin::cluster::{ClusterStatus, NodeId, Reach};
-use admin::{Gathered, api};
 use broker_core::Pressure;
-use inspection::{Alarm, Answer, At, MessagesAnswer, MessagesQuestion, Question, UnixMs};
+use inspection::{Alarm, At, UnixMs};
 use transport::CertificateFacts;
 
-use super::gather;
 use super::rows::{self, Own};
 use super::state::Inspect;
-use super::wire::ToApi as _;
-use crate::alarms::{Found, Raised};
+use crate::alarms::{Alarms, Found, Raised};
 use crate::control;
 use crate::disk_space::class_name;
 
@@ -111,19 +107,15 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
 }
 
 /// The alarms that are raised, as nodes tell each other.
-pub(super) fn raised(inspect: &Inspect) -> Vec<Alarm> {
-    let own = inspect.own();
-    let raised = inspect.alarms.raised().into_iter();
-    raised.map(|alarm| row(&own, alarm, None)).collect()
+pub(super) fn raised(own: &Own, alarms: &Alarms) -> Vec<Alarm> {
+    let raised = alarms.raised().into_iter();
+    raised.map(|alarm| row(own, alarm, None)).collect()
 }
 
 /// The alarms that have ended, the latest first.
-pub(super) fn ended(inspect: &Inspect) -> Vec<Alarm> {
-    let own = inspect.own();
-    let ended = inspect.alarms.ended().into_iter();
-    ended
-        .map(|of| row(&own, of.alarm, Some(of.until)))
-        .collect()
+pub(super) fn ended(own: &Own, alarms: &Alarms) -> Vec<Alarm> {
+    let ended = alarms.ended().into_iter();
+    ended.map(|of| row(own, of.alarm, Some(of.until))).collect()
 }
 
 fn row(own: &Own, alarm: Raised, until: Option<UnixMs>) -> Alarm {
@@ -135,26 +127,6 @@ fn row(own: &Own, alarm: Raised, until: Option<UnixMs>) -> Alarm {
         detail: alarm.detail,
         since: Some(At::unix_ms(alarm.since.0)),
         until: until.map(|until| At::unix_ms(until.0)),
-    }
-}
-
-/// The alarms of all nodes that have ended, those that have ended last first.
-pub(super) async fn ended_of_all(
-    inspect: &Arc<Inspect>,
-    budget: Duration,
-) -> Gathered<Vec<api::Alarm>> {
-    let question = Question::Messages(MessagesQuestion::EndedAlarms);
-    let answers = gather::all(inspect, question, budget).await;
-    let (parts, partial) = gather::sort(answers, "alarms", |answer| match answer {
-        Answer::Messages(MessagesAnswer::EndedAlarms(alarms)) => Some(alarms),
-        _ => None,
-    });
-    let alarms = parts.into_iter().flat_map(|(.., alarms)| alarms);
-    let mut all: Vec<Alarm> = alarms.collect();
-    all.sort_by(|a, b| b.until.cmp(&a.until));
-    Gathered {
-        all: all.to_api(),
-        partial,
     }
 }
 

@@ -7,12 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::api::{
-    AclAnswer, AclQuestion, At, Ban, BigNumber, Client, ClientRow, ClientState, DropRow,
-    DropTotals, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
-    NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage,
-    Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow,
-    SessionDrops, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow, Voter,
+    AclAnswer, AclQuestion, Ban, BigNumber, Client, ClientRow, ClientState, DropRow, DropTotals,
+    Gone, Happened, History, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
+    NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage, Publisher, QueueOrder,
+    QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SettingRow, ShardRow,
+    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -22,7 +21,6 @@ use admin::{
     LoginSession, MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 use authorization::Action;
-use broker_core::Drops;
 use futures_util::FutureExt as _;
 use inspection::merge;
 use inspection::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
@@ -79,6 +77,11 @@ impl Broker for Asking {
 
     fn cluster(&self) -> ClusterStatus {
         self.0.control.status()
+    }
+
+    fn members(&self) -> Vec<(NodeId, String)> {
+        let nodes = gather::nodes(&self.0.control.status(), &self.0.name).into_iter();
+        nodes.map(|(node, name, _)| (node, name)).collect()
     }
 
     fn change(&self, change: Change) -> Result<(), Refusal> {
@@ -393,34 +396,6 @@ impl Broker for Asking {
             Ok(Gathered { all, partial })
         }
         .boxed()
-    }
-
-    fn session_drops(&self, limit: usize) -> Vec<SessionDrops> {
-        let drops = Drops::by_session(&self.0.node.drops, limit).into_iter();
-        let rows = drops.map(|drops| SessionDrops {
-            dropped: drops.total(),
-            reasons: drops
-                .counts
-                .iter()
-                .map(|(reason, count)| (reason.as_str().to_owned(), *count))
-                .collect(),
-            first: At::unix_ms(drops.first.0),
-            last: At::unix_ms(drops.last.0),
-            client_id: drops.client_id.into(),
-        });
-        rows.collect()
-    }
-
-    fn holders(&self, limit: usize) -> Vec<HolderRow> {
-        let pairs = self.0.node.slow.list(limit).into_iter();
-        let rows = pairs.map(|pair| HolderRow {
-            subscriber: pair.subscriber.map(String::from),
-            durable: pair.is_durable,
-            publisher: pair.publisher.into(),
-            times: pair.times as u64,
-            last: At::unix_ms(pair.last.0),
-        });
-        rows.collect()
     }
 
     fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool) {

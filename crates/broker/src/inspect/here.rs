@@ -19,7 +19,7 @@ use super::rows::{self, Own};
 use super::state::{Inspect, LEFT};
 use super::wire::{ToApi as _, ToWire};
 use super::{
-    alarms, events, failed_logins, login, loops, matching, node, queues, retained, stores,
+    alarms, events, failed_logins, login, loops, lost, matching, node, queues, retained, stores,
     subscribing, top,
 };
 use crate::history;
@@ -132,8 +132,16 @@ impl Inspect {
                 let rows = failed_logins::here(&self.node.guard, (own.node, &own.name));
                 Answer::Messages(MessagesAnswer::FailedLogins(rows))
             }
-            Question::Messages(MessagesQuestion::EndedAlarms) => {
-                Answer::Messages(MessagesAnswer::EndedAlarms(alarms::ended(self)))
+            Question::Messages(MessagesQuestion::EndedAlarms) => Answer::Messages(
+                MessagesAnswer::EndedAlarms(alarms::ended(&self.own(), &self.alarms)),
+            ),
+            Question::Messages(MessagesQuestion::SessionDrops { limit }) => {
+                let rows = lost::sessions_here(&self.node, &self.own(), limit);
+                Answer::Messages(MessagesAnswer::SessionDrops(rows))
+            }
+            Question::Messages(MessagesQuestion::Holders { limit }) => {
+                let rows = lost::holders_here(&self.node, &self.own(), limit);
+                Answer::Messages(MessagesAnswer::Holders(rows))
             }
             Question::Messages(MessagesQuestion::Watch { client_id }) => {
                 let watched = top::watched_here(&self.node, client_id).await?;
@@ -193,6 +201,8 @@ impl Inspect {
             }
             MessagesQuestion::FailedLogins
             | MessagesQuestion::EndedAlarms
+            | MessagesQuestion::SessionDrops { .. }
+            | MessagesQuestion::Holders { .. }
             | MessagesQuestion::Purge { .. }
             | MessagesQuestion::BusyClients { .. }
             | MessagesQuestion::BusyTopics { .. }
@@ -443,7 +453,7 @@ impl Inspect {
                 clients_left: connected,
                 shards_left: led,
             }),
-            alarms: alarms::raised(self),
+            alarms: alarms::raised(&self.own(), &self.alarms),
         }
     }
 

@@ -20,6 +20,7 @@ mod here;
 mod known;
 mod login;
 mod loops;
+mod lost;
 mod matching;
 mod messages;
 mod node;

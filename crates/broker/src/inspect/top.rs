@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{self, Alarm, FailedLoginsRow, History, ShardName};
+use admin::api::{self, Alarm, FailedLoginsRow, History, HolderRow, SessionDrops, ShardName};
 use admin::page::MissingReason;
 use admin::{Asked, Gathered, Traffic};
 use broker_core::{
@@ -23,7 +23,7 @@ use inspection::{
 use super::rows::Own;
 use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
-use super::{alarms, gather, loops, messages, node};
+use super::{gather, loops, lost, messages, node};
 use crate::node::Node;
 
 /// Topics that a node tells: all that its loops may know, so that the sums of nodes are right.
@@ -205,7 +205,73 @@ impl Traffic for AskingTraffic {
 
     fn ended_alarms(&self, budget: Duration) -> Asked<Gathered<Vec<Alarm>>> {
         let inspect = Arc::clone(&self.0);
-        async move { Ok(alarms::ended_of_all(&inspect, budget).await) }.boxed()
+        async move {
+            let question = Question::Messages(MessagesQuestion::EndedAlarms);
+            let answers = gather::all(&inspect, question, budget).await;
+            let found = gather::sort(answers, "alarms", |answer| match answer {
+                Answer::Messages(MessagesAnswer::EndedAlarms(alarms)) => Some(alarms),
+                _ => None,
+            });
+            let (parts, partial) = found;
+            let alarms = parts.into_iter().flat_map(|(.., alarms)| alarms);
+            let mut all: Vec<inspection::Alarm> = alarms.collect();
+            all.sort_by(|a, b| b.until.cmp(&a.until));
+            let all = all.to_api();
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
+    fn session_drops(
+        &self,
+        node: Option<admin::cluster::NodeId>,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<SessionDrops>>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+            let ids = lost::asked(&nodes, node);
+            let question = MessagesQuestion::SessionDrops {
+                limit: Limit(limit),
+            };
+            let question = |_| Question::Messages(question.clone());
+            let answers = gather::some(&inspect, &nodes, &ids, question, budget).await;
+            let found = gather::sort(answers, "session_drops", |answer| match answer {
+                Answer::Messages(MessagesAnswer::SessionDrops(rows)) => Some(rows),
+                _ => None,
+            });
+            let (rows, partial) = lost::first(found, limit, |row| &row.last);
+            let all = rows.to_api();
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
+    fn holders(
+        &self,
+        node: Option<admin::cluster::NodeId>,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<HolderRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+            let ids = lost::asked(&nodes, node);
+            let question = MessagesQuestion::Holders {
+                limit: Limit(limit),
+            };
+            let question = |_| Question::Messages(question.clone());
+            let answers = gather::some(&inspect, &nodes, &ids, question, budget).await;
+            let found = gather::sort(answers, "backpressure", |answer| match answer {
+                Answer::Messages(MessagesAnswer::Holders(rows)) => Some(rows),
+                _ => None,
+            });
+            let (rows, partial) = lost::first(found, limit, |row| &row.last);
+            let all = rows.to_api();
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
     }
 
     fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {

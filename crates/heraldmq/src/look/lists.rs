@@ -26,7 +26,7 @@ pub(crate) struct ClientsArguments {
     /// Only clients that connect from this address.
     #[arg(long)]
     address: Option<String>,
-    /// Only clients that are connected to this node, by its identifier.
+    /// Only clients that are connected to this node, by its identifier or name.
     #[arg(long, value_name = "NODE")]
     on: Option<String>,
     /// Only clients in this state.

@@ -75,10 +75,10 @@ fn each_question_and_each_answer_has_a_sample() {
 }
 
 /// Arms of [`question`], without that of questions about messages, and with those of [`about_messages`].
-const QUESTIONS: usize = 32;
+const QUESTIONS: usize = 34;
 
 /// Arms of [`answer`], as [`QUESTIONS`].
-const ANSWERS: usize = 34;
+const ANSWERS: usize = 36;
 
 fn question(question: &Question) -> &'static str {
     match question {
@@ -120,6 +120,8 @@ fn about_messages(question: &MessagesQuestion) -> &'static str {
         MessagesQuestion::Watch { .. } => "messages.watch",
         MessagesQuestion::FailedLogins => "messages.failed_logins",
         MessagesQuestion::EndedAlarms => "messages.ended_alarms",
+        MessagesQuestion::SessionDrops { .. } => "messages.session_drops",
+        MessagesQuestion::Holders { .. } => "messages.holders",
     }
 }
 
@@ -163,6 +165,8 @@ fn of_messages(answer: &MessagesAnswer) -> &'static str {
         MessagesAnswer::Busy(_) => "messages.busy",
         MessagesAnswer::FailedLogins(_) => "messages.failed_logins",
         MessagesAnswer::EndedAlarms(_) => "messages.ended_alarms",
+        MessagesAnswer::SessionDrops(_) => "messages.session_drops",
+        MessagesAnswer::Holders(_) => "messages.holders",
         MessagesAnswer::Watched(_) => "messages.watched",
         MessagesAnswer::NotKnown => "messages.not_known",
     }

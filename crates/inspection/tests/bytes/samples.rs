@@ -1,5 +1,7 @@
 //! A sample of each question and each answer.
 
+use std::collections::BTreeMap;
+
 use inspection::*;
 
 fn split() -> SplitStatus {
@@ -337,6 +339,14 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
         (
             "messages.ended_alarms",
             messages(MessagesQuestion::EndedAlarms),
+        ),
+        (
+            "messages.session_drops",
+            messages(MessagesQuestion::SessionDrops { limit: Limit(20) }),
+        ),
+        (
+            "messages.holders",
+            messages(MessagesQuestion::Holders { limit: Limit(20) }),
         ),
         (
             "api_session.find",
@@ -1339,6 +1349,30 @@ fn answers_about_messages() -> Vec<(&'static str, Answer)> {
                 topic: text("a/b"),
                 rates: rates(),
             }]))),
+        ),
+        (
+            "messages.session_drops",
+            messages(MessagesAnswer::SessionDrops(vec![SessionDrops {
+                node: node(),
+                node_name: text("n1"),
+                client_id: text("dev-1"),
+                dropped: 3,
+                reasons: BTreeMap::from([(text("dev-expired"), 3)]),
+                first: at(),
+                last: at(),
+            }])),
+        ),
+        (
+            "messages.holders",
+            messages(MessagesAnswer::Holders(vec![HolderRow {
+                node: node(),
+                node_name: text("n1"),
+                subscriber: some("dev-1"),
+                durable: true,
+                publisher: text("dev-2"),
+                times: 3,
+                last: at(),
+            }])),
         ),
         (
             "messages.ended_alarms",

@@ -217,6 +217,12 @@ impl Broker for Fake {
         status()
     }
 
+    fn members(&self) -> Vec<(NodeId, String)> {
+        let members = status().nodes.into_iter();
+        let members = members.map(|member| (member.node, member.name));
+        members.chain([(NodeId(0x2a), "b".to_owned())]).collect()
+    }
+
     fn change(&self, change: Change) -> Result<(), Refusal> {
         self.asked.lock().push(change);
         self.refusal.clone().map_or(Ok(()), Err)
@@ -552,14 +558,6 @@ impl Broker for Fake {
         async move { Ok(purge) }.boxed()
     }
 
-    fn session_drops(&self, _: usize) -> Vec<SessionDrops> {
-        Vec::new()
-    }
-
-    fn holders(&self, _: usize) -> Vec<HolderRow> {
-        Vec::new()
-    }
-
     fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool) {
         let numbered = (after.unwrap_or(0) + 1..=3).map(|id| Ban {
             id,
@@ -585,6 +583,19 @@ struct Idle;
 
 impl Traffic for Idle {
     fn ended_alarms(&self, _: Duration) -> Asked<Gathered<Vec<Alarm>>> {
+        gathered(Vec::new())
+    }
+
+    fn session_drops(
+        &self,
+        _: Option<NodeId>,
+        _: u16,
+        _: Duration,
+    ) -> Asked<Gathered<Vec<SessionDrops>>> {
+        gathered(Vec::new())
+    }
+
+    fn holders(&self, _: Option<NodeId>, _: u16, _: Duration) -> Asked<Gathered<Vec<HolderRow>>> {
         gathered(Vec::new())
     }
 

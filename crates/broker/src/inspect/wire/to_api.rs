@@ -67,6 +67,7 @@ structs! {
     api::FailedLoginsRow { node, node_name, address, denied, refused, last, users }
     api::FailedUser { user, denied, refused, last }
     api::Gone { client_id, node, address, disconnected, session_ended }
+    api::HolderRow { node, node_name, subscriber, durable, publisher, times, last }
     api::ListenerCertificate { subject, issuer, names, not_before, not_after }
     api::ListenerRow {
         node, node_name, kind, address, connections, accepted, refused, failed_handshakes,
@@ -97,6 +98,7 @@ structs! {
     api::RecentDrop { at, topic, reason }
     api::RetainedLevelRow { topic, has_message, has_more_below }
     api::RetainedRow { topic, qos, payload_bytes, expires_at }
+    api::SessionDrops { node, node_name, client_id, dropped, reasons, first, last }
     api::Session { durable, expiry_s, ends_at, since, shard, class, epoch }
     api::Setting { value, origin, place, at_restart }
     api::ShardHolds { sessions, messages, bytes }
