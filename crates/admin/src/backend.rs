@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 use crate::api::{
     AclAnswer, AclQuestion, Alarm, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
-    ClientRow, ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone, Happened,
-    History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
+    ClientOrder, ClientRow, ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone,
+    Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
     NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow,
     QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow,
     SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
@@ -85,6 +85,8 @@ pub struct ClientFilter {
     pub state: Option<ClientState>,
     /// Whether their sessions are in the stores; looks at each.
     pub durable: Option<bool>,
+    /// In which order.
+    pub order: ClientOrder,
 }
 
 /// Which drops are asked for.
@@ -248,7 +250,7 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// The listeners of all nodes.
     fn listeners(&self, budget: Duration) -> Asked<Gathered<Vec<ListenerRow>>>;
 
-    /// Clients in the order of their identifiers.
+    /// Clients in the order of their identifiers, or as the filter says.
     fn clients(&self, filter: ClientFilter, range: Range) -> Asked<Found<ClientRow>>;
 
     /// One client.

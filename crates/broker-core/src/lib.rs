@@ -48,6 +48,7 @@ mod traffic;
 mod turn;
 mod will;
 
+pub use backpressure::held_time::{Held, HeldReason, Share};
 pub use backpressure::pairs::HeldBy;
 pub use backpressure::slow::SlowSubscribers;
 pub use clients::{Done, FromLoop, LoopMessage};

@@ -3,6 +3,7 @@
 use authorization::Action;
 use net_api::Counter;
 
+use crate::backpressure::held_time::HeldReason;
 use crate::publish::latency::LatencyStats;
 
 /// Counters of one loop since the start.
@@ -55,6 +56,8 @@ pub struct BrokerStats {
     pub holds: Counter,
     /// How long publishers were held back for durable sessions, in ms, as of the beginning of each hold.
     pub throttled_ms: Counter,
+    /// How long connections have waited, in ms, by reason: of waits that are over, or were looked at since.
+    pub held_ms: [Counter; HeldReason::ALL.len()],
     /// Publishers that subscribers of this loop hold back.
     pub holding: Counter,
     /// Times a subscriber held publishers back until the time for that was over.
@@ -118,6 +121,13 @@ pub struct BrokerStats {
 }
 
 impl BrokerStats {
+    /// A connection has waited.
+    pub(crate) fn count_held(&self, why: HeldReason, ms: u64) {
+        if let Some(count) = self.held_ms.get(why as usize) {
+            count.add(ms);
+        }
+    }
+
     /// A connection was closed before its CONNECT.
     pub(crate) fn count_closed_before_connect(&self, why: ClosedBeforeConnect) {
         if let Some(count) = self.closed_before_connect.get(why as usize) {

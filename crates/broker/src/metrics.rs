@@ -28,7 +28,7 @@ use crate::listeners::Listening;
 use crate::node::Node;
 use admin::cluster::Reach;
 use broker_core::Reason;
-use broker_core::{BrokerStats, ClosedBeforeConnect, sum};
+use broker_core::{BrokerStats, ClosedBeforeConnect, HeldReason, sum};
 
 use crate::latency_metrics::encode_latency;
 use crate::net_stats::sum_net;
@@ -396,6 +396,16 @@ impl Collector for NodeCollector {
         let metric = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
         let throttled_ms = sum(&node.stats, |s| &s.throttled_ms);
         ConstCounter::new(throttled_ms as f64 / 1_000.0).encode(metric)?;
+        let help = "Time for which packets of connections waited or connections were not read, by reason, as of the end of each wait or \
+                    a while before; GET /api/v1/clients?order=held lists whose";
+        let (name, unit) = ("connections_held", Some(&Unit::Seconds));
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for (index, reason) in HeldReason::ALL.iter().enumerate() {
+            let counts = node.stats.iter().filter_map(|s| s.held_ms.get(index));
+            let ms: u64 = counts.map(Counter::get).sum();
+            let labels = [("reason", reason.as_str())];
+            ConstCounter::new(ms as f64 / 1_000.0).encode(family.encode_family(&labels)?)?;
+        }
         let sessions = node.sessions();
         let cached = sum(&node.stats, |s| &s.cached_topics);
         let open = sum_net(&node.rim.net, |s| &s.open);

@@ -123,6 +123,9 @@ pub struct ClientRow {
     pub durable: bool,
     /// Messages that wait for it.
     pub queue_messages: Option<u64>,
+    /// How it is held; `null`: it was not within the last minute, or it is not known.
+    #[serde(default)]
+    pub held: Option<PublisherHold>,
 }
 
 /// Where a client is in its life.
@@ -170,6 +173,9 @@ pub struct Client {
     pub holds_back: Vec<String>,
     /// Subscribers because of whose full queues it is not read.
     pub held_by: Vec<String>,
+    /// How it is held; `null`: it was not within the last minute, or it is not known.
+    #[serde(default)]
+    pub held: Option<PublisherHold>,
     /// When and why its last connection has ended, as far as a node remembers: some 8,000 departures since it has started.
     pub last_departure: Option<Departure>,
     /// The latest messages that it did not get or that were not taken from it, newest first, ten at most.
@@ -178,6 +184,50 @@ pub struct Client {
     pub as_of: At,
     /// What is not in this answer.
     pub partial: Vec<Missing>,
+}
+
+/// How a client is held: packets that it has sent wait, or its connection is not read.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PublisherHold {
+    /// Why it is, or was last.
+    pub reason: HeldReason,
+    /// The option that limits it, where there is one; one of a class names the class.
+    pub option: Option<String>,
+    /// The value of the option; `null`: there is no option, or the node takes the value from its machine.
+    pub limit: Option<u64>,
+    /// The subscriber or the durable session whose queue is filling up, if the node knows it.
+    pub subscriber: Option<String>,
+    /// Since when it is held; `null`: it is not held any more.
+    pub since: Option<At>,
+    /// For how much of the last minute it was held, in percent.
+    pub share_percent: f64,
+}
+
+/// Why packets of a client wait, or its connection is not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldReason {
+    /// The connection has sent as many bytes as it may per second.
+    BytesPerSecond,
+    /// The connection has sent as many PUBLISH packets as it may per second.
+    PublishesPerSecond,
+    /// Memory of the node is scarce.
+    Memory,
+    /// The stores of the node have as much to do as they may.
+    Store,
+    /// As much as may be is on its way to another node.
+    OtherNodes,
+    /// The queue of a subscriber is filling up.
+    SubscriberQueue,
+    /// The queues of durable sessions are filling up.
+    DurableQueues,
+    /// Its messages have many receivers, which have not got them yet.
+    ManyReceivers,
+    /// The client does not read what it is answered.
+    UnreadAnswers,
+    /// One of a later version.
+    #[serde(other, rename = "other")]
+    Other,
 }
 
 /// What a client has to acknowledge before it is sent another message of QoS 1 or 2.

@@ -28,8 +28,8 @@ mod value;
 pub use answer::{Answer, Missing, MissingReason, Refusal};
 pub use client::{
     ChangePart, Client, ClientPart, ClientRow, ClientState, ClientsPart, Connection, Departure,
-    Ending, Gone, InboxPart, Queue, RecentDrop, RecordPart, Session, SharedGroupRow,
-    SubscriptionRow, SubscriptionsOf, WaitsFor, WillOf,
+    Ending, Gone, HeldReason, InboxPart, PublisherHold, Queue, RecentDrop, RecordPart, Session,
+    SharedGroupRow, SubscriptionRow, SubscriptionsOf, WaitsFor, WillOf,
 };
 pub use event::{
     Event, EventKind, EventSubject, EventsPart, EventsQuestion, Missed, Place, SubjectState,

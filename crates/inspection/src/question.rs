@@ -121,6 +121,9 @@ pub struct ClientsQuestion {
     /// Whether their sessions outlive their connections.
     #[serde(default)]
     pub durable: Option<bool>,
+    /// Only clients that were held within the last minute, those that were held longest first.
+    #[serde(default)]
+    pub longest_held: bool,
 }
 
 /// Which drops.

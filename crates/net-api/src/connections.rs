@@ -162,7 +162,7 @@ pub trait Connections<M> {
     /// as sent. False: nothing was, or it is for other receivers.
     fn add_to_last(&mut self, to: usize, add: impl FnOnce(&mut M) -> bool) -> bool;
 
-    /// Sends mail along with the connection that this call hands over
+    /// Sends a message along with the connection that this call hands over
     /// ([`Next::HandOver`](crate::Next::HandOver)); [`Service::accompanied`](crate::Service::accompanied)
     /// gets it.
     fn accompany(&mut self, mail: M);

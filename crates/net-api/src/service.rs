@@ -125,6 +125,17 @@ pub trait Service: Send + 'static {
         bytes: &[u8],
     ) -> Received;
 
+    /// A connection has more to read, and is not read before a time because of its rate. Called again whenever it would be
+    /// read before that time.
+    fn throttled(
+        &mut self,
+        io: &mut impl Connections<Self::Mail>,
+        connection: ConnectionId,
+        until_ms: u64,
+    ) {
+        let _ = (io, connection, until_ms);
+    }
+
     /// A connection that was touched ([`Connections::touch`]) can be written: append what there is to send,
     /// stopping when `out` holds `budget` bytes or more.
     fn transmit(

@@ -781,6 +781,7 @@ impl<S: Service> Core<S> {
                 let at = c.metered.inbound.resumes_at(rate, self.io.now_ms);
                 self.io.throttle(id, at);
                 self.io.stats.throttled_in.add(1);
+                self.service.throttled(&mut self.io, id, at);
                 return;
             }
             let wanted = usize::try_from(available).map_or(CHUNK, |n| n.min(CHUNK));

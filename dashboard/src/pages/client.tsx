@@ -9,6 +9,7 @@ import { Action, Confirm } from "../dialog";
 import { DropTable } from "../drops";
 import { EventList } from "../eventlist";
 import { bytes, count, duration, middle, plural, unknown, visible, words } from "../format";
+import { heldBecause, share } from "../held";
 import { Pager, usePages } from "../list";
 import { Empty, Failed, Head, Notices, Partial, isStale } from "../notices";
 import { usePolled, type Polled } from "../poll";
@@ -146,6 +147,9 @@ function Facts({ polled }: { polled: Polled<Client> }) {
             <Fact name="Since"><Moment at={connection.connected_at} /></Fact>
             {connection.write_blocked && <Fact name="Socket"><State is="full" say="the client does not read" /></Fact>}
           </>}
+          {client.held && <Fact name="Waits">
+            {client.held.since ? <State is="full" say="what it sends waits" /> : "not any more"}: {heldBecause(client.held.reason)}{client.held.subscriber && <> (<ClientLink id={client.held.subscriber} most={20} />)</>}; {share(client.held)} of the last minute{client.held.since && <>, since <Moment at={client.held.since} /></>}{client.held.option && <>; <code class="foreign">{visible(client.held.option)}{client.held.limit !== null && ` = ${client.held.limit}`}</code></>}
+          </Fact>}
           <Fact name="User">{client.user === null ? "anonymous" : <Foreign text={client.user} />}</Fact>
           <Fact name="Last left">{left ? <><Moment at={left.at} /> from {visible(left.node_name)}: {words(left.reason)}</> : unknown}</Fact>
         </dl>

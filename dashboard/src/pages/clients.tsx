@@ -5,7 +5,8 @@ import { Disconnect } from "../actions";
 import { get, missingOf } from "../api";
 import { commandOf } from "../command";
 import { Action } from "../dialog";
-import { count, plural, visible } from "../format";
+import { count, plural, visible, words } from "../format";
+import { heldBecause, share } from "../held";
 import { Pager, usePages } from "../list";
 import { Empty, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
@@ -13,7 +14,7 @@ import { replaceParameters, route } from "../route";
 import { Table } from "../table";
 import { Ago, ClientLink, State } from "../text";
 
-const filters = ["prefix", "state", "node", "user", "address"] as const;
+const filters = ["prefix", "state", "node", "user", "address", "order"] as const;
 
 export function Clients() {
   const parameters = route.value.parameters;
@@ -25,13 +26,13 @@ export function Clients() {
   const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
   return (
     <>
-      <Head title="Clients" polled={pages} request={request} command={commandOf("clients", [asked.prefix], { state: asked.state })}>
+      <Head title="Clients" polled={pages} request={request} command={commandOf("clients", [asked.prefix], { state: asked.state }) + (asked.order === "held" ? " --held" : "")}>
         {pages.value && sentence(rows, asked, pages.number, pages.forward !== null)}
       </Head>
       <Filters asked={asked} />
       <Told>{done}</Told>
       {pages.value && rows.length === 0
-        ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : "No client fits. Clear a filter, or search with fewer letters: identifiers are found by how they begin."}</Empty>
+        ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : asked.order === "held" ? "No client has waited within the last minute." : "No client fits. Clear a filter, or search with fewer letters: identifiers are found by how they begin."}</Empty>
         : <Table label="Clients" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
           { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
           { head: "State", width: 13, cell: (row) => <State is={row.state} /> },
@@ -41,6 +42,7 @@ export function Clients() {
           { head: "Address", width: 18, cell: (row) => row.address ?? "" },
           { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
           { head: "Queued", width: 9, figure: true, cell: (row) => count(row.queue_messages) },
+          { head: "Waits", width: 15, cell: (row) => row.held && <span title={heldBecause(row.held.reason)}>{share(row.held)} {words(row.held.reason)}</span> },
           { head: "Actions", width: 15.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
         ]} />}
       <Pager pages={pages} what="client" />
@@ -85,6 +87,12 @@ function Filters({ asked }: { asked: Record<string, string | undefined> }) {
         <select value={draft.node ?? ""} onChange={(event) => set("node", event.currentTarget.value)}>
           <option value="">all</option>
           {nodes.value?.items.map((node) => <option key={node.node} value={node.node}>{visible(node.node_name)}</option>)}
+        </select>
+      </label>
+      <label class="field">Order
+        <select value={draft.order ?? ""} onChange={(event) => set("order", event.currentTarget.value)}>
+          <option value="">identifier</option>
+          <option value="held">longest waits, last minute</option>
         </select>
       </label>
       {text("user", "User")}

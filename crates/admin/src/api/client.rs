@@ -28,6 +28,9 @@ pub struct ClientRow {
     pub durable: bool,
     /// Messages that wait for it.
     pub queue_messages: Option<u64>,
+    /// How it is held; `null`: it was not within the last minute, or it is not known.
+    #[serde(default)]
+    pub held: Option<PublisherHold>,
 }
 
 /// Where a client is in its life.
@@ -91,6 +94,9 @@ pub struct Client {
     pub holds_back: Vec<String>,
     /// Subscribers because of whose full queues it is not read.
     pub held_by: Vec<String>,
+    /// How it is held; `null`: it was not within the last minute, or it is not known.
+    #[serde(default)]
+    pub held: Option<PublisherHold>,
     /// When and why its last connection has ended, as far as a node remembers: some 8,000 departures since it has started.
     pub last_departure: Option<Departure>,
     /// The latest messages that it did not get or that were not taken from it, newest first, ten at most.
@@ -99,6 +105,97 @@ pub struct Client {
     pub as_of: At,
     /// What is not in this answer.
     pub partial: Vec<Missing>,
+}
+
+/// How a client is held: packets that it has sent wait, or its connection is not read.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PublisherHold {
+    /// Why it is, or was last.
+    pub reason: HeldReason,
+    /// The option that limits it, where there is one; one of a class names the class.
+    pub option: Option<String>,
+    /// The value of the option; `null`: there is no option, or the node takes the value from its machine.
+    pub limit: Option<u64>,
+    /// The subscriber or the durable session whose queue is filling up, if the node knows it.
+    pub subscriber: Option<String>,
+    /// Since when it is held; `null`: it is not held any more.
+    pub since: Option<At>,
+    /// For how much of the last minute it was held, in percent.
+    pub share_percent: f64,
+}
+
+/// Why packets of a client wait, or its connection is not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldReason {
+    /// The connection has sent as many bytes as it may per second.
+    BytesPerSecond,
+    /// The connection has sent as many PUBLISH packets as it may per second.
+    PublishesPerSecond,
+    /// Memory of the node is scarce.
+    Memory,
+    /// The stores of the node have as much to do as they may.
+    Store,
+    /// As much as may be is on its way to another node.
+    OtherNodes,
+    /// The queue of a subscriber is filling up.
+    SubscriberQueue,
+    /// The queues of durable sessions are filling up.
+    DurableQueues,
+    /// Its messages have many receivers, which have not got them yet.
+    ManyReceivers,
+    /// The client does not read what it is answered.
+    UnreadAnswers,
+    /// One of a later version.
+    #[serde(other, rename = "other")]
+    Other,
+}
+
+impl HeldReason {
+    /// In words, behind "it is held because".
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::BytesPerSecond => "it sends more bytes per second than it may",
+            Self::PublishesPerSecond => "it publishes more messages per second than it may",
+            Self::Memory => "memory of its node is scarce",
+            Self::Store => "the stores of its node have as much to do as they may",
+            Self::OtherNodes => "another node does not take messages as fast as it sends them",
+            Self::SubscriberQueue => "the queue of a subscriber is filling up",
+            Self::DurableQueues => "queues of durable sessions are filling up",
+            Self::ManyReceivers => "its messages have many receivers, which have not got them yet",
+            Self::UnreadAnswers => "it does not read what it is answered",
+            Self::Other => "its node is of a later version and has another reason",
+        }
+    }
+
+    /// In a word, for a table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BytesPerSecond => "bytes_per_second",
+            Self::PublishesPerSecond => "publishes_per_second",
+            Self::Memory => "memory",
+            Self::Store => "store",
+            Self::OtherNodes => "other_nodes",
+            Self::SubscriberQueue => "subscriber_queue",
+            Self::DurableQueues => "durable_queues",
+            Self::ManyReceivers => "many_receivers",
+            Self::UnreadAnswers => "unread_answers",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// The order of the list of clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientOrder {
+    /// Their identifiers.
+    #[default]
+    Identifier,
+    /// Those that were held for most of the last minute come first; only those that were held.
+    Held,
 }
 
 /// What a client has to acknowledge before it is sent another message of QoS 1 or 2.

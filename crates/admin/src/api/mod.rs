@@ -24,8 +24,8 @@ mod top;
 pub use ban::{Ban, NewBan};
 pub use change::NodeChange;
 pub use client::{
-    Client, ClientRow, ClientState, Connection, Departure, Gone, Queue, RecentDrop, Session,
-    SubscriptionsOf, WaitsFor, WillOf,
+    Client, ClientOrder, ClientRow, ClientState, Connection, Departure, Gone, HeldReason,
+    PublisherHold, Queue, RecentDrop, Session, SubscriptionsOf, WaitsFor, WillOf,
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use event::{Event, EventKind, EventSubject, Gap, Happened, SubjectState};

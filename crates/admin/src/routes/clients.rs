@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::input::{Body, BudgetParams, ListParams, Params, Segment, word};
 use super::member;
 use super::reading::too_many;
-use crate::api::{Client, ClientRow, ClientState, Gone, QueuePurge};
+use crate::api::{Client, ClientOrder, ClientRow, ClientState, Gone, QueuePurge};
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::{Broker, ClientFilter};
 use crate::page::{List, Page};
@@ -39,6 +39,10 @@ pub(super) struct ListQuery {
     /// `true`: those whose sessions are in the stores; `false`: the others. Looks at each client.
     #[param(value_type = Option<bool>)]
     durable: Option<String>,
+    /// `identifier` if it is not given. `held`: only clients that were held within the last minute, those that were held
+    /// longest first, on one page; each event loop of a node names 128 at most.
+    #[param(value_type = Option<ClientOrder>, inline)]
+    order: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
     limit: Option<String>,
@@ -49,7 +53,7 @@ pub(super) struct ListQuery {
     budget_ms: Option<String>,
 }
 
-/// Clients in the order of their identifiers.
+/// Clients in the order of their identifiers, or those that were held longest.
 #[utoipa::path(get, path = "/api/v1/clients", operation_id = "list_clients", tag = "clients", params(ListQuery), responses((status = 200, description = "A page of clients", body = Page<ClientRow>)))]
 pub(super) async fn list(
     _turn: ListTurn,
@@ -63,6 +67,7 @@ pub(super) async fn list(
         query.node.as_deref(),
         query.state.as_deref(),
         query.durable.as_deref(),
+        query.order.as_deref(),
     ];
     let list = List::new("clients", &filters);
     let params = ListParams {
@@ -87,6 +92,17 @@ pub(super) async fn list(
             "true or false",
             |text| text.parse().ok(),
         )?,
+        order: word(
+            "order",
+            query.order.as_deref(),
+            "identifier or held",
+            |text| match text {
+                "identifier" => Some(ClientOrder::Identifier),
+                "held" => Some(ClientOrder::Held),
+                _ => None,
+            },
+        )?
+        .unwrap_or_default(),
         prefix: query.prefix,
         user: query.user,
         address: query.address,

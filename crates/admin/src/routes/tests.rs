@@ -334,7 +334,7 @@ async fn a_problem_names_what_is_wrong_what_it_was_and_what_is_accepted() {
             "clients?limt=5",
             "",
             parameter("limt"),
-            "`limt` is no parameter; the parameters are prefix, user, address, node, state, durable, limit, after and budget_ms",
+            "`limt` is no parameter; the parameters are prefix, user, address, node, state, durable, order, limit, after and budget_ms",
         ),
         (
             "retained/message",

@@ -124,6 +124,10 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
+    pub(super) fn subscriber(&self) -> &str {
+        &self.subscriber
+    }
+
     pub(super) fn note(&self, publisher: &str, slow: &SlowSubscribers, now: Timestamp) {
         slow.handle_held(&self.subscriber, publisher, now);
         if let Some(left_out) = self.line {

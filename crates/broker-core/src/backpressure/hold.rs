@@ -30,14 +30,15 @@
 use mqtt_session::class_of;
 use std::time::Duration;
 
-use net_api::Key;
+use net_api::{ConnectionId, Key};
 use peer_protocol::{Foreign, place_of};
 use route_exchange::NodeId;
 
 use crate::backpressure::held::{Earned, Holder};
+use crate::backpressure::held_time::{HeldReason, HeldTimes, Until};
 use crate::backpressure::remote_pauses::RemotePauses;
 use crate::backpressure::throttle::{Bounds, Receivers, Step, Throttle};
-use crate::clients::{BetweenLoops, LoopIo, Timer};
+use crate::clients::{BetweenLoops, LoopIo, Timer, key_of};
 use crate::excerpt::excerpt;
 use crate::key::{Publisher, SessionKey};
 use crate::node::Node;
@@ -63,6 +64,8 @@ const PUBLISHERS: usize = 1024;
 pub(crate) struct Backpressure {
     /// Publishers that subscribers of other nodes hold back.
     remote: RemotePauses,
+    /// Whose packets wait, and why.
+    times: HeldTimes,
 }
 
 impl Backpressure {
@@ -142,7 +145,8 @@ impl Backpressure {
         });
         match publisher {
             Publisher::Here(publisher) if publisher.loop_index() == turn.base.index => {
-                self.handle_held(turn, publisher.key(), Some(holder));
+                let publisher = publisher.key();
+                self.handle_held(turn, publisher, HeldReason::SubscriberQueue, Some(holder));
             }
             Publisher::Here(publisher) => {
                 turn.io.send(
@@ -193,13 +197,15 @@ impl Backpressure {
             Step::PauseUntil(until) => {
                 hold.by += 1;
                 let publisher = client.session.client_id();
-                turn.base.node.slow.handle_paused(publisher, topic, now);
+                let session = turn.base.node.slow.handle_paused(publisher, topic, now);
                 turn.base.stats.holds.add(1);
                 turn.base
                     .stats
                     .throttled_ms
                     .add(until.saturating_since(now));
                 turn.io.arm(until.0, Timer::Throttled(key).to_bits());
+                let why = (HeldReason::DurableQueues, session.as_deref());
+                self.wait(turn, key, why, Until::Time(until));
             }
         }
     }
@@ -221,15 +227,69 @@ impl Backpressure {
         }
     }
 
+    /// Packets of a client wait, or its connection is not read.
+    pub(crate) fn handle_wait<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        reason: HeldReason,
+        until: Until,
+    ) {
+        self.wait(turn, key, (reason, None), until);
+    }
+
+    /// Connections that waited are read again.
+    pub(crate) fn resume<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        connections: impl IntoIterator<Item = ConnectionId>,
+    ) {
+        let now = Timestamp(turn.io.now_ms());
+        for connection in connections {
+            if let Some(key) = key_of(turn.io, connection) {
+                self.times.end(key, Until::Resumed, now, &turn.base.stats);
+            }
+            turn.io.resume(connection);
+        }
+    }
+
+    /// Whose packets wait, or have within the last minute.
+    pub(crate) fn held_times(&self) -> &HeldTimes {
+        &self.times
+    }
+
+    fn wait<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        why: (HeldReason, Option<&str>),
+        until: Until,
+    ) {
+        let (client, now) = (turn.clients.get(key), turn.io.now_ms());
+        let at = (Timestamp(now), &*turn.base.stats);
+        if let Some(client_id) = client.map(|client| client.session.client_id())
+            && self.times.begin(key, client_id, why, until, at)
+            && let Some(left_out) = turn.base.node.slow.take_line(now)
+        {
+            tracing::info!(
+                client_id = &*excerpt(client_id),
+                reason = why.0.as_str(),
+                left_out,
+                "a client has waited for more than half of the last minute; heraldmq client says which option limits it"
+            );
+        }
+    }
+
     /// A publisher of this loop is held back: from its next PUBLISH on, its messages wait.
     pub(crate) fn handle_held<R: Rim, Io: LoopIo>(
         &mut self,
         turn: &mut Turn<'_, R, Io>,
         key: Key,
+        reason: HeldReason,
         holder: Option<Box<Holder>>,
     ) {
         if let Some(client) = turn.clients.get_mut(key) {
-            if let Some(holder) = holder {
+            if let Some(holder) = &holder {
                 let publisher = excerpt(client.session.client_id());
                 holder.note(
                     &publisher,
@@ -239,6 +299,8 @@ impl Backpressure {
             }
             turn.base.stats.holds.add(1);
             client.rare.make(|of| &mut of.hold).by += 1;
+            let subscriber = holder.as_deref().map(Holder::subscriber);
+            self.wait(turn, key, (reason, subscriber), Until::Released);
         }
     }
 
@@ -258,6 +320,8 @@ impl Backpressure {
                 return;
             }
         }
+        let now = Timestamp(turn.io.now_ms());
+        self.times.end(key, Until::Released, now, &turn.base.stats);
         turn.base.add(Effect::HeldFrames(key));
     }
 
@@ -302,6 +366,7 @@ impl Backpressure {
         turn: &mut Turn<'_, R, Io>,
         key: Key,
     ) {
+        self.times.forget(key);
         self.let_go(turn, key, false);
     }
 
@@ -413,7 +478,7 @@ impl Backpressure {
         let clients = &turn.clients;
         self.remote
             .handle_held(node, key, |key| clients.get(key).is_some());
-        self.handle_held(turn, key, None);
+        self.handle_held(turn, key, HeldReason::SubscriberQueue, None);
     }
 
     /// A subscriber of another node holds a publisher back no longer.

@@ -1,6 +1,7 @@
 //! Full subscribers that slow their publishers down.
 
 pub(crate) mod held;
+pub(crate) mod held_time;
 pub(crate) mod hold;
 pub(crate) mod pairs;
 pub(crate) mod remote_pauses;

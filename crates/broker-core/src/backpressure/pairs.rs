@@ -79,13 +79,19 @@ impl Pairs {
         }
     }
 
-    /// A publisher to this topic is held back, for durable sessions that are filling up.
-    pub(super) fn handle_paused(&mut self, publisher: &str, topic: &[u8], now: Timestamp) {
+    /// A publisher to this topic is held back, for durable sessions that are filling up: for which, if it is known.
+    pub(super) fn handle_paused(
+        &mut self,
+        publisher: &str,
+        topic: &[u8],
+        now: Timestamp,
+    ) -> Option<Box<str>> {
         let filling = self.topics.get(topic);
         let subscriber = filling
             .filter(|filling| now.saturating_since(filling.last) < RECENT_MS)
             .map(|filling| filling.session.clone());
-        self.note(subscriber, excerpt(publisher).into(), true, now);
+        self.note(subscriber.clone(), excerpt(publisher).into(), true, now);
+        subscriber
     }
 
     /// The pairs, the latest first.

@@ -45,9 +45,14 @@ impl SlowSubscribers {
         pairs.handle_held(subscriber, publisher, now);
     }
 
-    /// A publisher to this topic is held back, for durable sessions that are filling up.
-    pub(crate) fn handle_paused(&self, publisher: &str, topic: &[u8], now: Timestamp) {
-        self.state.lock().0.handle_paused(publisher, topic, now);
+    /// A publisher to this topic is held back, for durable sessions that are filling up: for which, if it is known.
+    pub(crate) fn handle_paused(
+        &self,
+        publisher: &str,
+        topic: &[u8],
+        now: Timestamp,
+    ) -> Option<Box<str>> {
+        self.state.lock().0.handle_paused(publisher, topic, now)
     }
 
     /// Publishers have waited in vain.

@@ -5,6 +5,7 @@ use mqtt_session::{Outcome, Timestamp};
 use net_api::Key;
 
 use super::held::{Earned, Hold as Of, Wait};
+use super::held_time::HeldReason;
 use super::hold::Backpressure;
 use crate::key::SessionKey;
 use crate::tests::bench::Bench;
@@ -231,8 +232,12 @@ impl Script {
         let key = self.publisher;
         let packet = match input {
             Hold => {
-                self.backpressure
-                    .handle_held(&mut self.bench.turn(), key, None);
+                self.backpressure.handle_held(
+                    &mut self.bench.turn(),
+                    key,
+                    HeldReason::SubscriberQueue,
+                    None,
+                );
                 None
             }
             Release => {

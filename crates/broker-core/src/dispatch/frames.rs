@@ -8,6 +8,7 @@ use store_state::api::Store as _;
 
 use super::ClientLoop;
 use crate::backpressure::held::Wait;
+use crate::backpressure::held_time::{HeldReason, Until};
 use crate::bridge;
 use crate::clients::{
     Client, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, dismiss, key_in, key_of,
@@ -331,6 +332,13 @@ impl<R: Rim> ClientLoop<R> {
         if client.session.control_len() > CONTROL_LIMIT {
             // Transmitting, which becomes possible when the client reads, resumes the connection.
             io.touch(connection);
+            let (parts, mut turn) = self.turn(io);
+            parts.backpressure.handle_wait(
+                &mut turn,
+                key,
+                HeldReason::UnreadAnswers,
+                Until::Resumed,
+            );
             return Wait::Pause;
         }
         if let Some(hold) = client.rare.get_mut(|of| &mut of.hold)
@@ -347,6 +355,10 @@ impl<R: Rim> ClientLoop<R> {
                 io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
             }
             self.unread.for_memory.push(connection);
+            let (parts, mut turn) = self.turn(io);
+            parts
+                .backpressure
+                .handle_wait(&mut turn, key, HeldReason::Memory, Until::Resumed);
             return Wait::Pause;
         }
         if self.base.node.store().is_over_limit() {
@@ -355,12 +367,23 @@ impl<R: Rim> ClientLoop<R> {
             }
             self.base.stats.store_pauses.add(1);
             self.unread.for_store.push(connection);
+            let (parts, mut turn) = self.turn(io);
+            parts
+                .backpressure
+                .handle_wait(&mut turn, key, HeldReason::Store, Until::Resumed);
             return Wait::Pause;
         }
         if client.crowds {
             client.crowds = self.forwarding.wait(io, &self.base.node, connection);
             if client.crowds {
                 self.base.stats.peer_pauses.add(1);
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.handle_wait(
+                    &mut turn,
+                    key,
+                    HeldReason::OtherNodes,
+                    Until::Resumed,
+                );
                 return Wait::Pause;
             }
         }
@@ -372,10 +395,16 @@ impl<R: Rim> ClientLoop<R> {
         if rate != 0 {
             let bucket = client.rare.make(|of| &mut of.publish_rate);
             if bucket.available(rate, io.now_ms()) == 0 {
+                let until = bucket.resumes_at(rate, io.now_ms());
                 self.base.stats.throttled_publishes.add(1);
-                io.arm(
-                    bucket.resumes_at(rate, io.now_ms()),
-                    Timer::Resume(connection).to_bits(),
+                io.arm(until, Timer::Resume(connection).to_bits());
+                let (parts, mut turn) = self.turn(io);
+                let until = Until::Time(Timestamp(until));
+                parts.backpressure.handle_wait(
+                    &mut turn,
+                    key,
+                    HeldReason::PublishesPerSecond,
+                    until,
                 );
                 return Wait::Pause;
             }

@@ -11,6 +11,7 @@ use store_state::api::Store as _;
 
 use super::ClientLoop;
 use super::frames::CONTROL_LIMIT;
+use crate::backpressure::held_time::{HeldReason, Until};
 use crate::clients::{
     BetweenLoops, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer,
     Together, key_of,
@@ -103,6 +104,21 @@ impl<R: Rim> Service for ClientLoop<R> {
         received
     }
 
+    fn throttled(
+        &mut self,
+        io: &mut impl Connections<LoopMessage>,
+        connection: ConnectionId,
+        until_ms: u64,
+    ) {
+        if let Some(key) = key_of(io, connection) {
+            let (parts, mut turn) = self.turn(io);
+            let until = Until::Time(Timestamp(until_ms));
+            parts
+                .backpressure
+                .handle_wait(&mut turn, key, HeldReason::BytesPerSecond, until);
+        }
+    }
+
     fn transmit(
         &mut self,
         io: &mut impl Connections<LoopMessage>,
@@ -149,10 +165,12 @@ impl<R: Rim> Service for ClientLoop<R> {
             self.traffic.handle_delays(client_id, delays, at);
             self.base.outcome.timed.clear();
         }
+        let replays = client.rare.get().replay.is_some();
         if congested {
-            io.resume(connection);
+            let (parts, mut turn) = self.turn(io);
+            parts.backpressure.resume(&mut turn, [connection]);
         }
-        if result == mqtt_session::Transmit::Idle && client.rare.get().replay.is_some() {
+        if result == mqtt_session::Transmit::Idle && replays {
             let (parts, mut turn) = self.turn(io);
             let goes_on = parts
                 .replays
@@ -237,9 +255,9 @@ impl<R: Rim> Service for ClientLoop<R> {
             }
             Some(Timer::Pressure) => {
                 if self.base.node.pressure() == Pressure::None {
-                    for connection in std::mem::take(&mut self.unread.for_memory) {
-                        io.resume(connection);
-                    }
+                    let waiting = std::mem::take(&mut self.unread.for_memory);
+                    let (parts, mut turn) = self.turn(io);
+                    parts.backpressure.resume(&mut turn, waiting);
                 } else {
                     io.arm(io.now_ms() + PRESSURE_RETRY_MS, Timer::Pressure.to_bits());
                 }
@@ -248,12 +266,16 @@ impl<R: Rim> Service for ClientLoop<R> {
                 if self.base.node.store().is_over_limit() {
                     io.arm(io.now_ms() + STORE_RETRY_MS, Timer::Store.to_bits());
                 } else {
-                    for connection in std::mem::take(&mut self.unread.for_store) {
-                        io.resume(connection);
-                    }
+                    let waiting = std::mem::take(&mut self.unread.for_store);
+                    let (parts, mut turn) = self.turn(io);
+                    parts.backpressure.resume(&mut turn, waiting);
                 }
             }
-            Some(Timer::Peers) => self.forwarding.resume(io, &self.base.node),
+            Some(Timer::Peers) => {
+                let waiting = self.forwarding.take_waiting(io, &self.base.node);
+                let (parts, mut turn) = self.turn(io);
+                parts.backpressure.resume(&mut turn, waiting);
+            }
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry) => self.end_logins(io),
             Some(Timer::Recheck) => self.recheck(io, None),
@@ -295,6 +317,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                     clients: &self.clients,
                     settings: &self.base.settings,
                     listener_kinds: &self.base.node.listener_kinds,
+                    held: self.parts.backpressure.held_times(),
                 };
                 inspect::answer(&view, &mut self.traffic, io, inspection);
             }
@@ -428,10 +451,14 @@ impl<R: Rim> ClientLoop<R> {
                 self.deliver_to(io, session.key(), delivery)
             }
             BetweenLoops::Hold(publisher, holder) => {
+                let reason = match holder {
+                    Some(_) => HeldReason::SubscriberQueue,
+                    None => HeldReason::ManyReceivers,
+                };
                 let (parts, mut turn) = self.turn(io);
                 parts
                     .backpressure
-                    .handle_held(&mut turn, publisher.key(), holder);
+                    .handle_held(&mut turn, publisher.key(), reason, holder);
             }
             BetweenLoops::LookedUp(user, verdict) => self.recheck(io, Some((user, verdict))),
             BetweenLoops::Offer(offer) => self.pass_on(io, *offer),

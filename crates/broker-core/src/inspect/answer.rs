@@ -36,12 +36,22 @@ pub(crate) fn answer(
             let sessions = sessions.into_iter().take(INSPECTED);
             let rows = sessions.filter_map(|session| {
                 let client = found(session)?;
-                Some((session, view::summary(view, io, client)))
+                Some((session, view::summary(view, io, session.key(), client)))
             });
             Answer::Summaries(rows.collect())
         }
+        Question::LongestHeld(limit) => {
+            let first = view
+                .held
+                .first(limit.min(INSPECTED), Timestamp(io.now_ms()));
+            let rows = first.into_iter().filter_map(|key| {
+                let client = view.clients.get(key)?;
+                Some(view::summary(view, io, key, client))
+            });
+            Answer::LongestHeld(rows.collect())
+        }
         Question::Detail(session) => {
-            let detail = found(session).map(|client| view::detail(view, io, client));
+            let detail = found(session).map(|client| view::detail(view, io, session.key(), client));
             Answer::Detail(detail.map(Box::new))
         }
         Question::Subscriptions {
@@ -58,7 +68,7 @@ pub(crate) fn answer(
             let rows = sessions.filter_map(|session| {
                 let client = found(session)?;
                 Some(MatchingSession {
-                    summary: view::summary(view, io, client),
+                    summary: view::summary(view, io, session.key(), client),
                     subscriptions: view::matching(client, &topic),
                     may_receive: view::verdict(view, io, client, Action::Receive, &topic),
                 })
@@ -83,6 +93,7 @@ pub(crate) fn answer(
     };
     let looked_at = match &answered {
         Answer::Summaries(rows) => rows.len(),
+        Answer::LongestHeld(rows) => rows.len(),
         Answer::Matching(rows) => rows.len() * 4,
         Answer::Detail(_) | Answer::Verdict(_) => 4,
         // Rows of a table, each a short name and some numbers.

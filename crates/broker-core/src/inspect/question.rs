@@ -5,6 +5,7 @@ use std::fmt;
 use authorization::Action;
 use mqtt_session::{ClassId, HeldBack, WillTarget};
 
+use crate::backpressure::held_time::Held;
 use crate::key::SessionKey;
 use crate::rights::access::Verdict;
 use crate::traffic::{TrafficAnswer, TrafficQuestion};
@@ -34,6 +35,8 @@ impl fmt::Debug for Inspection {
 pub enum Question {
     /// Rows of these sessions, [`INSPECTED`] at most.
     Summaries(Vec<SessionKey>),
+    /// Rows of the clients that were held for most of the last minute, [`INSPECTED`] at most, in that order.
+    LongestHeld(usize),
     /// One session in full.
     Detail(SessionKey),
     /// Subscriptions of a session behind a filter, in their order.
@@ -68,6 +71,8 @@ pub enum Question {
 /// What a loop says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
+    /// To [`Question::LongestHeld`].
+    LongestHeld(Vec<ClientSummary>),
     /// To [`Question::Summaries`], of those that are there.
     Summaries(Vec<(SessionKey, ClientSummary)>),
     /// To [`Question::Detail`]; `None`: it is not there.
@@ -159,6 +164,8 @@ pub struct ClientSummary {
     pub queue_limit: u64,
     /// Its class.
     pub class: ClassId,
+    /// How it is held, or was within the last minute.
+    pub held: Option<Held>,
 }
 
 /// A session in full.

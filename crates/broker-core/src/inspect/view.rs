@@ -4,10 +4,11 @@ use authentication_api::Identity;
 use authorization::Action;
 use guard::Source;
 use mqtt_proto::{SubscriptionFilter, filter_matches};
-use mqtt_session::{Subscription, class_of, maximum_packet_size, will_target};
-use net_api::Kind;
+use mqtt_session::{Subscription, Timestamp, class_of, maximum_packet_size, will_target};
+use net_api::{Key, Kind};
 
 use super::question::{ClientDetail, ClientSummary, ConnectionDetail, Life, SubscriptionDetail};
+use crate::backpressure::held_time::HeldTimes;
 use crate::clients::{Client, Clients, LoopIo};
 use crate::rights::access::{Access, Verdict};
 use crate::settings::Settings;
@@ -22,12 +23,19 @@ pub(crate) struct View<'a> {
     pub(crate) listener_kinds: &'a [Kind],
     /// Whether a listener, by its number, stands behind a proxy that says for whom it connects.
     pub(crate) is_proxied: &'a dyn Fn(u16) -> bool,
+    /// Whose packets wait, or have within the last minute.
+    pub(crate) held: &'a HeldTimes,
 }
 
 /// Subscriptions that a detail has.
 const FIRST: usize = 20;
 
-pub(super) fn summary(view: &View<'_>, io: &impl LoopIo, client: &Client) -> ClientSummary {
+pub(super) fn summary(
+    view: &View<'_>,
+    io: &impl LoopIo,
+    key: Key,
+    client: &Client,
+) -> ClientSummary {
     let session = &client.session;
     let life = match client.connection {
         _ if client.rare.get().joining.is_some() => Life::Connecting,
@@ -50,10 +58,11 @@ pub(super) fn summary(view: &View<'_>, io: &impl LoopIo, client: &Client) -> Cli
             .queue_messages
             .into(),
         class: class_of(session),
+        held: view.held.of(key, Timestamp(io.now_ms())),
     }
 }
 
-pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, client: &Client) -> ClientDetail {
+pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, key: Key, client: &Client) -> ClientDetail {
     let session = &client.session;
     let policy = view.settings.policy_of(class_of(session));
     let stored = client.stored.as_ref();
@@ -73,7 +82,7 @@ pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, client: &Client) -> Clie
         })
     });
     ClientDetail {
-        summary: summary(view, io, client),
+        summary: summary(view, io, key, client),
         connection,
         expiry_s: session.session_expiry(),
         epoch: stored.map(|stored| stored.epoch),

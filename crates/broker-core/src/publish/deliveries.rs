@@ -11,6 +11,7 @@ use crate::publish::rest::ToGroups;
 use crate::publish::retained_order::RetainedOrder;
 use crate::retained::grace::UnderWay;
 use crate::routes::MatchSet;
+use crate::stats::BrokerStats;
 
 /// Receivers that one message is given to before it is looked whether the turn has done enough.
 const PIECE: usize = 256;
@@ -90,6 +91,11 @@ impl Deliveries {
 
     pub(super) fn is_full(&self) -> bool {
         self.messages >= MESSAGES || self.bytes >= BYTES
+    }
+
+    /// Shows how many receivers are still to get theirs.
+    pub(super) fn count_waiting(&self, stats: &BrokerStats) {
+        stats.deliveries_waiting.set(self.receivers as u64);
     }
 
     /// Whether messages of a publisher wait.

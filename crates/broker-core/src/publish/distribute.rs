@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use mqtt_session::ApplicationMessage;
 
+use crate::backpressure::held_time::HeldReason;
 use crate::backpressure::hold::tell_node;
 use crate::clients::{BetweenLoops, LoopIo, Timer};
 use crate::dispatch::ClientLoop;
@@ -46,7 +47,7 @@ impl<R: Rim> ClientLoop<R> {
     ) {
         if let Some(publisher) = self.deliveries.before(&message) {
             self.deliver_all_of(io, publisher);
-            self.count_waiting();
+            self.deliveries.count_waiting(&self.base.stats);
         }
         if !self.deliveries.has(message.publisher) {
             let at_once = range.start + AT_ONCE;
@@ -107,7 +108,7 @@ impl<R: Rim> ClientLoop<R> {
         if is_full {
             self.deliver_all_of(io, message.publisher);
         }
-        self.count_waiting();
+        self.deliveries.count_waiting(&self.base.stats);
     }
 
     fn deliver_piece(
@@ -131,7 +132,7 @@ impl<R: Rim> ClientLoop<R> {
             // One without receivers is looked at as well.
             receivers += self.deliver_next(io, waiting).max(1);
         }
-        self.count_waiting();
+        self.deliveries.count_waiting(&self.base.stats);
         if !self.deliveries.is_empty() {
             io.arm(io.now_ms(), Timer::Deliveries.to_bits());
         }
@@ -176,11 +177,6 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    fn count_waiting(&self) {
-        let receivers = self.deliveries.receivers;
-        self.base.stats.deliveries_waiting.set(receivers as u64);
-    }
-
     /// Has a publisher held back, or let go.
     fn hold_for_deliveries(&mut self, io: &mut impl LoopIo, publisher: u64, hold: bool) {
         if hold {
@@ -192,9 +188,12 @@ impl<R: Rim> ClientLoop<R> {
                 if hold && publisher.loop_index() == self.base.index =>
             {
                 let (parts, mut turn) = self.turn(io);
-                parts
-                    .backpressure
-                    .handle_held(&mut turn, publisher.key(), None);
+                parts.backpressure.handle_held(
+                    &mut turn,
+                    publisher.key(),
+                    HeldReason::ManyReceivers,
+                    None,
+                );
             }
             Some(Publisher::Here(publisher)) => {
                 // By a message also within this loop: a publisher that is let go handles what was kept of it.

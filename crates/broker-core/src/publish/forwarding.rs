@@ -76,14 +76,16 @@ impl Forwarding {
         true
     }
 
-    /// Connections that waited go on, if other nodes can take more.
-    pub(crate) fn resume<R: Rim>(&mut self, io: &mut impl LoopIo, node: &Node<R>) {
+    /// Takes out the connections that waited and may go on, if other nodes can take more.
+    pub(crate) fn take_waiting<R: Rim>(
+        &mut self,
+        io: &mut impl LoopIo,
+        node: &Node<R>,
+    ) -> Vec<ConnectionId> {
         if self.is_crowded(node) {
             io.arm(io.now_ms() + PEERS_RETRY_MS, Timer::Peers.to_bits());
-            return;
+            return Vec::new();
         }
-        for connection in std::mem::take(&mut self.waiting) {
-            io.resume(connection);
-        }
+        std::mem::take(&mut self.waiting)
     }
 }

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::api::{
-    AclAnswer, AclQuestion, Ban, BigNumber, Client, ClientRow, ClientState, DropRow, DropTotals,
-    Gone, Happened, History, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
-    NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage, Publisher, QueueOrder,
-    QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SettingRow, ShardRow,
-    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
+    AclAnswer, AclQuestion, Ban, BigNumber, Client, ClientOrder, ClientRow, ClientState, DropRow,
+    DropTotals, Gone, Happened, History, ListenerRow, Match, MatchRequest, Message, NewBan,
+    NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage, Publisher,
+    QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SettingRow,
+    ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -429,6 +429,7 @@ impl Inspect {
             node: filter.node.to_wire(),
             state: filter.state.to_wire(),
             durable: filter.durable,
+            longest_held: filter.order == ClientOrder::Held,
         };
         let answers = gather::all(self, Question::Clients(question), range.budget).await;
         let (parts, mut partial) = gather::sort(answers, "clients", |answer| match answer {
@@ -438,10 +439,19 @@ impl Inspect {
         if parts.is_empty() {
             return Err(nobody(&partial));
         }
-        let covered = parts.iter().flat_map(|(.., part)| part.covered.clone());
-        partial.extend(uncovered("session_store", covered));
-        let parts = parts.into_iter().map(|(.., part)| part).collect();
-        let mut found = found_to_api(merge::clients(parts, limit), partial);
+        let merged = match filter.order {
+            ClientOrder::Held => {
+                let parts = parts.into_iter().map(|(.., part)| part).collect();
+                merge::longest_held(parts, limit)
+            }
+            ClientOrder::Identifier => {
+                let covered = parts.iter().flat_map(|(.., part)| part.covered.clone());
+                partial.extend(uncovered("session_store", covered));
+                let parts = parts.into_iter().map(|(.., part)| part).collect();
+                merge::clients(parts, limit)
+            }
+        };
+        let mut found = found_to_api(merged, partial);
         let names = self.names();
         for row in &mut found.items {
             row.node_name = row.node.and_then(|node| names.get(&node).cloned());

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::history;
 use crate::listeners::Listening;
+use crate::node::Node;
 
 /// Identifiers that are taken from the registry and the session store at a time.
 const TAKEN: usize = 256;
@@ -226,6 +227,9 @@ impl Inspect {
         deadline: Instant,
     ) -> Result<ClientsPart, MissingReason> {
         let own = self.own();
+        if question.longest_held {
+            return longest_held(&self.node, &own, &question).await;
+        }
         let mut part = ClientsPart::default();
         let mut after = question.after.clone();
         let mut bytes = 0;
@@ -494,6 +498,28 @@ fn role(reason: &str) -> &'static str {
         true => "publisher",
         false => "receiver",
     }
+}
+
+/// Clients that were held within the last minute.
+async fn longest_held(
+    node: &Arc<Node>,
+    own: &Own,
+    question: &ClientsQuestion,
+) -> Result<ClientsPart, MissingReason> {
+    let mut part = ClientsPart::default();
+    let (mut bytes, limit) = (0, usize::from(question.limit));
+    for summary in loops::longest_held(node, limit).await? {
+        part.scanned += 1;
+        let row = rows::client_row(own, summary);
+        if row.client_id.starts_with(&question.prefix) && is_wanted(question, &row) {
+            bytes += size(&row);
+            part.rows.push(row);
+        }
+        if part.rows.len() >= limit || bytes >= ANSWER_BYTES {
+            break;
+        }
+    }
+    Ok(part)
 }
 
 fn is_wanted(question: &ClientsQuestion, row: &ClientRow) -> bool {

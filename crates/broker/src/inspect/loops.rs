@@ -82,6 +82,22 @@ pub(super) async fn summaries(
     Ok(all)
 }
 
+/// Rows of clients that were held within the last minute, those that were held longest first.
+pub(super) async fn longest_held(
+    node: &Arc<Node>,
+    limit: usize,
+) -> Result<Vec<ClientSummary>, MissingReason> {
+    let mut all = Vec::new();
+    for index in 0..node.stats.len() {
+        match inspect(node, index, Question::LongestHeld(limit)).await? {
+            Answer::LongestHeld(rows) => all.extend(rows),
+            _ => return Err(MissingReason::Failed),
+        }
+    }
+    all.sort_by_key(|row| std::cmp::Reverse(row.held.as_ref().map(|held| held.share)));
+    Ok(all)
+}
+
 /// A session in full; `None`: it is gone.
 pub(super) async fn detail(
     node: &Arc<Node>,

@@ -7,9 +7,9 @@ use broker_core::Settings;
 use broker_core::inspect::{ClientDetail, ClientSummary, Life, SubscriptionDetail};
 use config::OptionRow;
 use inspection::{
-    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure,
-    ListenerCertificate, NodeId, Queue, Session, Setting, SettingPart, SubscriptionRow,
-    SubscriptionsOf, Verdict, WaitsFor, WillOf, few,
+    At, BigNumber, Client, ClientRow, ClientState, Connection, DecidedBy, Departure, HeldReason,
+    ListenerCertificate, NodeId, PublisherHold, Queue, Session, Setting, SettingPart,
+    SubscriptionRow, SubscriptionsOf, Verdict, WaitsFor, WillOf, few,
 };
 use mqtt_proto::SubscriptionFilter;
 use mqtt_session::{ClassId, HeldBack, NEVER_EXPIRES};
@@ -75,6 +75,63 @@ pub(super) fn client_row(own: &Own, summary: ClientSummary) -> ClientRow {
         address: summary.address,
         durable: summary.durable,
         queue_messages: Some(summary.queued),
+        held: summary
+            .held
+            .map(|held| self::held(own, summary.class, held)),
+    }
+}
+
+/// How a client is held, with the option that limits it.
+fn held(own: &Own, class: ClassId, held: broker_core::Held) -> PublisherHold {
+    let settings = &own.settings;
+    let (of_class, of_all) = (settings.limits_of(class), &settings.limits);
+    // A class that sets a limit to what all have is not told from one that does not set it.
+    let of_connection = |name: &str, value: u64, of_all: u64| {
+        let class = own.class(class).filter(|_| value != of_all);
+        let place = class.map(|class| format!("clientClasses[{class}]."));
+        let option = format!("{}limits.connection.{name}", place.unwrap_or_default());
+        (Some(option), Some(value))
+    };
+    let (option, limit) = match held.reason {
+        broker_core::HeldReason::BytesPerSecond => {
+            let (value, of_all) = (of_class.rates.bytes_in.0, of_all.rates.bytes_in.0);
+            of_connection("bytesPerSecondIn", value, of_all)
+        }
+        broker_core::HeldReason::PublishesPerSecond => {
+            let (value, of_all) = (of_class.publishes_per_s, of_all.publishes_per_s);
+            of_connection("publishesPerSecond", value, of_all)
+        }
+        broker_core::HeldReason::Memory => {
+            let value = settings.memory_high_water;
+            let option = "limits.node.memoryHighWater".to_owned();
+            (Some(option), (value != 0).then_some(value))
+        }
+        broker_core::HeldReason::SubscriberQueue | broker_core::HeldReason::DurableQueues => {
+            let value = settings.hold_publisher_ms;
+            of_connection("holdPublisherMs", value, value)
+        }
+        broker_core::HeldReason::Store
+        | broker_core::HeldReason::OtherNodes
+        | broker_core::HeldReason::ManyReceivers
+        | broker_core::HeldReason::UnreadAnswers => (None, None),
+    };
+    PublisherHold {
+        reason: match held.reason {
+            broker_core::HeldReason::BytesPerSecond => HeldReason::BytesPerSecond,
+            broker_core::HeldReason::PublishesPerSecond => HeldReason::PublishesPerSecond,
+            broker_core::HeldReason::Memory => HeldReason::Memory,
+            broker_core::HeldReason::Store => HeldReason::Store,
+            broker_core::HeldReason::OtherNodes => HeldReason::OtherNodes,
+            broker_core::HeldReason::SubscriberQueue => HeldReason::SubscriberQueue,
+            broker_core::HeldReason::DurableQueues => HeldReason::DurableQueues,
+            broker_core::HeldReason::ManyReceivers => HeldReason::ManyReceivers,
+            broker_core::HeldReason::UnreadAnswers => HeldReason::UnreadAnswers,
+        },
+        option,
+        limit,
+        subscriber: held.subscriber.map(String::from),
+        since: held.since.map(|since| At::unix_ms(since.0)),
+        share_percent: f64::from(held.share.0) / 10.0,
     }
 }
 
@@ -140,6 +197,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
         }),
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        held: (summary.held.clone()).map(|held| self::held(own, summary.class, held)),
         last_departure: None,
         recent_drops: Vec::new(),
         as_of: now,

@@ -66,6 +66,7 @@ fn record_row(record: SessionSummary) -> ClientRow {
         address: None,
         durable: record.durable,
         queue_messages: None,
+        held: None,
     }
 }
 

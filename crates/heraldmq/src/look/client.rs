@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use admin::api::{At, Client, ClientState, Gone, SubscriptionChanged};
+use admin::api::{At, Client, ClientState, Gone, PublisherHold, SubscriptionChanged};
 use serde_json::json;
 
 use super::cells::{ago, number, or_dash, shown};
@@ -103,6 +103,9 @@ fn page(client: &Client, now: SystemTime) -> String {
         }
         section("Connection", facts);
     }
+    if let Some(held) = &client.held {
+        section("Held", held_facts(held, now));
+    }
     if let Some(session) = &client.session {
         let expiry = session
             .expiry_s
@@ -179,6 +182,27 @@ fn page(client: &Client, now: SystemTime) -> String {
     page
 }
 
+/// Why its packets wait, or have waited.
+fn held_facts(held: &PublisherHold, now: SystemTime) -> Vec<(&'static str, String)> {
+    let since = match &held.since {
+        Some(at) => format!("{} ago", ago(Some(at), now)),
+        None => "not any more".to_owned(),
+    };
+    let mut facts = vec![
+        ("because", held.reason.words().to_owned()),
+        ("since", since),
+        ("last minute", format!("{:.1} % of it", held.share_percent)),
+    ];
+    if let Some(subscriber) = &held.subscriber {
+        facts.push(("subscriber", shown(subscriber)));
+    }
+    if let Some(option) = &held.option {
+        let limit = held.limit.map(|limit| format!(" = {limit}"));
+        facts.push(("option", shown(option) + &limit.unwrap_or_default()));
+    }
+    facts
+}
+
 /// The age of what is oldest.
 fn age_of(at: Option<&At>, now: SystemTime) -> String {
     match at {
@@ -209,6 +233,9 @@ fn sentence(client: &Client) -> String {
             1 => sentence += ", and 1 message waits for it",
             _ => sentence += &format!(", and {waiting} messages wait for it"),
         }
+    }
+    if let Some(held) = client.held.as_ref().filter(|held| held.since.is_some()) {
+        sentence += &format!("; what it sends waits because {}", held.reason.words());
     }
     sentence
 }

@@ -32,6 +32,9 @@ pub(crate) struct ClientsArguments {
     /// Only clients in this state.
     #[arg(long, value_parser = ["connecting", "connected", "closing", "away"])]
     state: Option<String>,
+    /// Only clients whose packets waited within the last minute, those that waited longest first.
+    #[arg(long)]
+    held: bool,
     #[command(flatten)]
     walk: Walk,
     #[command(flatten)]
@@ -47,10 +50,14 @@ pub(crate) fn clients(arguments: &ClientsArguments) -> Result<ExitCode, Failure>
         ("state", &arguments.state),
     ];
     let how = (&arguments.walk, &arguments.shown);
+    let mut query = query(given);
+    if arguments.held {
+        query.push(("order", "held".to_owned()));
+    }
     print_list(
         &arguments.node,
         "/api/v1/clients",
-        query(given),
+        query,
         how,
         clients_table,
     )
@@ -155,8 +162,9 @@ fn clients_table(rows: &[ClientRow]) -> Table {
         "SINCE",
         "ADDRESS",
         "QUEUE",
+        "HELD",
     ];
-    let mut table = Table::new(header).with_text(1..6);
+    let mut table = Table::new(header).with_text([1, 2, 3, 4, 5, 7]);
     for row in rows {
         table.row([
             shown(&row.client_id),
@@ -166,6 +174,9 @@ fn clients_table(rows: &[ClientRow]) -> Table {
             ago(row.since.as_ref(), now),
             or_dash(row.address.as_deref()),
             number(row.queue_messages),
+            row.held.as_ref().map_or("-".to_owned(), |held| {
+                format!("{:.0} %  {}", held.share_percent, held.reason.name())
+            }),
         ]);
     }
     table

@@ -42,6 +42,28 @@ pub fn clients(parts: Vec<ClientsPart>, limit: usize) -> Merged<ClientRow> {
     }
 }
 
+/// The clients of all nodes that were held within the last minute, those that were held longest first. There is one page.
+#[must_use]
+pub fn longest_held(parts: Vec<ClientsPart>, limit: usize) -> Merged<ClientRow> {
+    let scanned = parts.iter().map(|part| part.scanned);
+    let scanned = scanned.fold(0_u64, u64::saturating_add);
+    // A node of an earlier version answers with the first of all clients.
+    let share = |row: &ClientRow| row.held.as_ref().map(|held| held.share_percent);
+    let rows = parts.into_iter().flat_map(|part| part.rows);
+    let mut items: Vec<ClientRow> = rows.filter(|row| share(row).is_some()).collect();
+    items.sort_by(|one, other| {
+        let (one_share, other_share) = (share(one).unwrap_or(0.0), share(other).unwrap_or(0.0));
+        let longest = other_share.total_cmp(&one_share);
+        longest.then_with(|| one.client_id.cmp(&other.client_id))
+    });
+    items.truncate(limit);
+    Merged {
+        items,
+        last: None,
+        scanned,
+    }
+}
+
 /// One page of the shared groups of all nodes. Each node knows its own members, and those that shards tell of.
 pub fn shared_groups(parts: Vec<Part<SharedGroupRow>>, limit: usize) -> Merged<SharedGroupRow> {
     let ends = parts.iter().filter(|part| part.more);
@@ -142,6 +164,7 @@ fn absent(client_id: &str, record: Option<&RecordPart>, now: At) -> Client {
         will: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        held: None,
         last_departure: None,
         recent_drops: Vec::new(),
         as_of: now,
@@ -210,7 +233,7 @@ fn knows_more(row: &ClientRow, than: &ClientRow) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::NodeId;
+    use crate::{HeldReason, NodeId, PublisherHold};
 
     use super::*;
 
@@ -225,6 +248,7 @@ mod tests {
             address: address.map(str::to_owned),
             durable: address.is_none(),
             queue_messages: None,
+            held: None,
         }
     }
 
@@ -290,6 +314,36 @@ mod tests {
                 "{parts:?}"
             );
         }
+    }
+
+    #[test]
+    fn those_that_were_held_longest_come_first() {
+        let held = |client_id: &str, share_percent: Option<f64>| ClientRow {
+            held: share_percent.map(|share_percent| PublisherHold {
+                reason: HeldReason::BytesPerSecond,
+                option: None,
+                limit: None,
+                subscriber: None,
+                since: None,
+                share_percent,
+            }),
+            ..row(client_id, ClientState::Connected, Some("10.0.0.1:1"))
+        };
+        let part = |rows: Vec<ClientRow>| ClientsPart {
+            scanned: rows.len() as u64,
+            rows,
+            // Of a node of an earlier version.
+            last: Some("d".to_owned()),
+            covered: Vec::new(),
+        };
+        let parts = vec![
+            part(vec![held("a", Some(10.0)), held("b", None)]),
+            part(vec![held("d", Some(90.5)), held("c", Some(10.0))]),
+        ];
+        let found = longest_held(parts.clone(), 9);
+        let ids: Vec<&str> = found.items.iter().map(|row| &*row.client_id).collect();
+        assert_eq!((ids, found.last), (vec!["d", "a", "c"], None));
+        assert_eq!(longest_held(parts, 1).items.len(), 1);
     }
 
     #[test]

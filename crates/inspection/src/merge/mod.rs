@@ -9,7 +9,7 @@ mod matching;
 mod orders;
 mod slots;
 
-pub use clients::{client, clients, shared_groups};
+pub use clients::{client, clients, longest_held, shared_groups};
 pub use matching::{Full, full, matching, weigh};
 pub use orders::{busy_clients, busy_topics, failed_logins, queues};
 pub use slots::uncovered;

@@ -79,6 +79,7 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
                 node: Some(NodeId(0x2a)),
                 state: Some(ClientState::Connecting),
                 durable: Some(true),
+                longest_held: true,
             }),
         ),
         (
@@ -419,6 +420,17 @@ fn node() -> NodeId {
     NodeId(0x5f3a_90c2_d1e4_b867)
 }
 
+fn held(reason: HeldReason) -> PublisherHold {
+    PublisherHold {
+        reason,
+        option: some("limits.connection.bytesPerSecondIn"),
+        limit: Some(524_288),
+        subscriber: some("dev-4"),
+        since: Some(at()),
+        share_percent: 62.5,
+    }
+}
+
 fn client_row(state: ClientState) -> ClientRow {
     ClientRow {
         client_id: text("dev-1"),
@@ -430,6 +442,7 @@ fn client_row(state: ClientState) -> ClientRow {
         address: some("10.0.0.1:5000"),
         durable: true,
         queue_messages: Some(3),
+        held: Some(held(HeldReason::BytesPerSecond)),
     }
 }
 
@@ -536,6 +549,7 @@ fn client(waits_for: WaitsFor) -> Client {
         }),
         holds_back: vec![text("dev-2")],
         held_by: vec![text("dev-3")],
+        held: Some(held(HeldReason::SubscriberQueue)),
         last_departure: Some(departure()),
         recent_drops: vec![recent_drop()],
         as_of: at(),
@@ -559,6 +573,7 @@ fn least_client() -> Client {
         will: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        held: None,
         last_departure: None,
         recent_drops: Vec::new(),
         as_of: at(),
@@ -977,6 +992,7 @@ fn answers_about_clients() -> Vec<(&'static str, Answer)> {
                     address: None,
                     durable: false,
                     queue_messages: None,
+                    held: None,
                 }],
                 ..ClientsPart::default()
             }),

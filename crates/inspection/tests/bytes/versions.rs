@@ -127,6 +127,7 @@ fn fields_that_an_earlier_version_lacks_have_defaults() {
         "half",
         "names",
         "until",
+        "held",
     ];
     for (name, answer) in answers() {
         if name.starts_with("api_session")

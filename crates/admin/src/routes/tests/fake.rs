@@ -11,7 +11,11 @@ use peer_protocol::Refusal;
 use store_state::api::Slot;
 
 use crate::api::{
-    AclAnswer, AclQuestion, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone, HolderRow, KnownBy, ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict, WatchedClient,
+    AclAnswer, AclQuestion, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
+    ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone,
+    HolderRow, KnownBy, ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription,
+    NodeChange, NodeRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
+    SubscriptionChanged, SubscriptionRow, Verdict, WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -117,6 +121,7 @@ fn row(client_id: &str) -> ClientRow {
         address: None,
         durable: true,
         queue_messages: Some(0),
+        held: None,
     }
 }
 
@@ -136,6 +141,7 @@ fn client(client_id: String) -> Client {
         waits_for: None,
         holds_back: Vec::new(),
         held_by: Vec::new(),
+        held: None,
         last_departure: None,
         recent_drops: Vec::new(),
         as_of: At::unix_ms(0),

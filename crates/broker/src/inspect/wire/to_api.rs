@@ -42,10 +42,10 @@ structs! {
     api::BusyTopic { topic, rates }
     api::Client {
         client_id, user, state, node, node_name, connection, session, in_flight, waits_for, queue,
-        subscriptions, will, holds_back, held_by, last_departure, recent_drops, as_of, partial,
+        subscriptions, will, holds_back, held_by, held, last_departure, recent_drops, as_of, partial,
     }
     api::ClientRow {
-        client_id, user, state, node, node_name, since, address, durable, queue_messages,
+        client_id, user, state, node, node_name, since, address, durable, queue_messages, held,
     }
     api::Connection {
         address, listener, version, keep_alive_s, connected_at, receive_maximum,
@@ -68,6 +68,7 @@ structs! {
     api::FailedUser { user, denied, refused, last }
     api::Gone { client_id, node, address, disconnected, session_ended }
     api::HolderRow { node, node_name, subscriber, durable, publisher, times, last }
+    api::PublisherHold { reason, option, limit, subscriber, since, share_percent }
     api::ListenerCertificate { subject, issuer, names, not_before, not_after }
     api::ListenerRow {
         node, node_name, kind, address, connections, accepted, refused, failed_handshakes,
@@ -125,6 +126,10 @@ enums! {
         ClientConnected, ClientDisconnected, ClientRefused, MessageDropped, AlarmRaised,
         AlarmCleared, NodeState, ShardLeader, ShardSplit, ShardMoved, RightDenied, ApiChange,
         SubscriptionAdded, SubscriptionRemoved, SessionBegun, SessionEnded, Other,
+    }
+    api::HeldReason {
+        BytesPerSecond, PublishesPerSecond, Memory, Store, OtherNodes, SubscriberQueue,
+        DurableQueues, ManyReceivers, UnreadAnswers, Other,
     }
     api::Outcome { Delivered, Queued, Dropped, OneOf }
     api::SubjectState { Joining, Up, Draining, Leaving, Stopping, Silent, Down, Gone, Other }
