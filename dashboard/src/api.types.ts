@@ -98,6 +98,7 @@ export type Page_SubscriptionRow = { items: ({ client_id: string; filter: string
 export type Percent = number;
 export type PublishedMessage = { matched: boolean; reason_code: number; retained: boolean | null; topic: string };
 export type Publisher = { client_id: string; known_by: KnownBy | null; user: string | null; verdict: Verdict | null };
+export type PublisherHold = { limit: number | null; option: string | null; reason: HeldReason; share_percent: number; since: At | null; subscriber: string | null };
 export type Queue = { bytes: number; full: string | null; limit_bytes: number | null; limit_messages: number | null; messages: number; oldest_at: At | null };
 export type QueueLookup = { after: string | null; client_id: string; limit: number | null };
 export type QueuePurge = { bytes: number; complete: boolean; removed: number };
