@@ -279,8 +279,8 @@ impl Shape {
             }
             Field::IsoTime => self.text(iso(now, "").as_bytes(), out),
             Field::Payload => self.payload(message.payload, out),
-            Field::HexLower => self.payload(&hex(message.payload, |b| format!("{b:02x}")), out),
-            Field::HexUpper => self.payload(&hex(message.payload, |b| format!("{b:02X}")), out),
+            Field::HexLower => self.hex(message.payload, |b| format!("{b:02x}"), out),
+            Field::HexUpper => self.hex(message.payload, |b| format!("{b:02X}"), out),
             Field::Length => self.number(Some(message.payload.len() as u64), out),
             Field::PacketId => {
                 let id = message.packet_id.map_or(0, |id| id.get());
@@ -341,6 +341,17 @@ impl Shape {
         self.padded(payload, self.has_zeros, out);
     }
 
+    /// Two digits a byte; of those that do not fit into the width whole bytes are left out.
+    fn hex(self, payload: &[u8], digits: fn(u8) -> String, out: &mut Vec<u8>) {
+        let most = match self.width {
+            0 => payload.len(),
+            width => (width / 2).min(payload.len()),
+        };
+        let payload = payload.iter().take(most);
+        let digits: Vec<u8> = payload.flat_map(|b| digits(*b).into_bytes()).collect();
+        self.padded(&digits, self.has_zeros, out);
+    }
+
     fn number(self, number: Option<u64>, out: &mut Vec<u8>) {
         match number {
             Some(number) => self.padded(number.to_string().as_bytes(), self.has_zeros, out),
@@ -364,13 +375,6 @@ impl Shape {
     }
 }
 
-fn hex(bytes: &[u8], digits: fn(u8) -> String) -> Vec<u8> {
-    bytes
-        .iter()
-        .flat_map(|byte| digits(*byte).into_bytes())
-        .collect()
-}
-
 /// A time in this time zone, with something behind its seconds.
 fn iso(now: &Zoned, behind: &str) -> String {
     let time = now.strftime("%Y-%m-%dT%H:%M:%S");
@@ -379,9 +383,17 @@ fn iso(now: &Zoned, behind: &str) -> String {
 
 /// A conversion that is not known stands for itself, as in the C library.
 fn time(letter: char, now: &Zoned, out: &mut Vec<u8>) {
+    // What depends on the language is that of the locale "C", as in programs that choose none.
+    let conversion = match letter {
+        'c' => "%a %b %e %H:%M:%S %Y".to_owned(),
+        'r' => "%I:%M:%S %p".to_owned(),
+        'x' => "%m/%d/%y".to_owned(),
+        'X' => "%H:%M:%S".to_owned(),
+        letter => format!("%{letter}"),
+    };
     let text = CONVERSIONS
         .contains(letter)
-        .then(|| strtime::format(format!("%{letter}"), now));
+        .then(|| strtime::format(conversion, now));
     let text = text
         .and_then(Result::ok)
         .unwrap_or_else(|| format!("%{letter}"));
@@ -403,6 +415,14 @@ fn json(message: &Publish<'_>, now: &Zoned, has_json: bool) -> Result<Json, NotJ
             properties.message_expiry_interval.map(whole),
         ),
         (
+            "subscription-identifier",
+            match ids.as_slice() {
+                [] => None,
+                [one] => Some(one.clone()),
+                _ => Some(Json::List(ids)),
+            },
+        ),
+        (
             "payload-format-indicator",
             properties
                 .payload_format_indicator
@@ -417,14 +437,6 @@ fn json(message: &Publish<'_>, now: &Zoned, has_json: bool) -> Result<Json, NotJ
         (
             "user-properties",
             (!user.is_empty()).then_some(Json::Object(user)),
-        ),
-        (
-            "subscription-identifier",
-            match ids.as_slice() {
-                [] => None,
-                [one] => Some(one.clone()),
-                _ => Some(Json::List(ids)),
-            },
         ),
     ];
     let of_message: Vec<(String, Json)> = of_message
@@ -520,7 +532,7 @@ mod tests {
     fn fields_have_the_width_that_is_asked_for() {
         check("[%5t|%-5t|%.2t|%5.1t|%05t]", "[  a/b|a/b  |a/|    a|  a/b]");
         check("[%4l|%-4l|%04l|%-04l]", "[   2|2   |0002|2   ]");
-        check("[%8x|%3x|%-6X|%1p]", "[    ab78|ab7|AB78  |\u{FFFD}]");
+        check("[%8x|%3x|%-6X|%1p]", "[    ab78| ab|AB78  |\u{FFFD}]");
         check("[%5q|%5r|%3A|%03A]", "[1|1|   |000]");
     }
 
@@ -538,8 +550,8 @@ mod tests {
         check(
             "%j",
             "{\"tst\":\"2026-11-29T08:05:01.000512Z+0200\",\"topic\":\"a/b\",\"qos\":1,\"retain\":1,\"payloadlen\":2,\"mid\":7,\
-             \"properties\":{\"message-expiry-interval\":60,\"payload-format-indicator\":1,\"content-type\":\"text\",\"response-topic\":\"r\",\
-             \"correlation-data\":\"id\",\"user-properties\":{\"k\":\"v\",\"k\":\"w\"},\"subscription-identifier\":[1,300]},\"payload\":\"\u{FFFD}x\"}",
+             \"properties\":{\"message-expiry-interval\":60,\"subscription-identifier\":[1,300],\"payload-format-indicator\":1,\"content-type\":\"text\",\"response-topic\":\"r\",\
+             \"correlation-data\":\"id\",\"user-properties\":{\"k\":\"v\",\"k\":\"w\"}},\"payload\":\"\u{FFFD}x\"}",
         );
         let mut message = Publish {
             dup: false,
