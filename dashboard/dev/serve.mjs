@@ -26,7 +26,7 @@ export function serve({ node, port = 0, prefix = "/", forwarded = false }) {
   const state = { node, forwarded, inject: null, asked: [] };
   const server = createServer((asked, answer) => {
     const url = new URL(asked.url, "http://localhost");
-    if (!url.pathname.startsWith(prefix)) return problem(answer, 404, "unknown-path", "There is no such path");
+    if (!url.pathname.startsWith(prefix)) return problem(answer, 404, "unknown-path", "Unknown path");
     const path = url.pathname.slice(prefix.length);
     if (path.startsWith("api/v1/")) return pass(state, asked, answer, path.slice(7), url.search);
     file(asked, answer, path || "index.html");
@@ -38,7 +38,7 @@ export function serve({ node, port = 0, prefix = "/", forwarded = false }) {
 
 function file(asked, answer, path) {
   const extension = path.split(".").pop();
-  if (!/^(assets\/)?[\w.-]+$/.test(path) || !(extension in types) || !existsSync(join(dist, path))) return problem(answer, 404, "unknown-path", "There is no such path");
+  if (!/^(assets\/)?[\w.-]+$/.test(path) || !(extension in types) || !existsSync(join(dist, path))) return problem(answer, 404, "unknown-path", "Unknown path");
   const accepted = asked.headers["accept-encoding"] ?? "";
   const encoding = [["br", ".br"], ["gzip", ".gz"]].find(([name, end]) => accepted.includes(name) && existsSync(join(dist, path + end)));
   const host = asked.headers.host.replace(/:\d+$/, "");

@@ -30,6 +30,21 @@ export function Disconnect({ id, close, done }: Asked) {
   );
 }
 
+/** Several clients at once; those that could not be disconnected are named. */
+export function DisconnectAll({ ids, close, done }: { ids: string[]; close(): void; done(what: string): void }) {
+  async function act() {
+    const results = await post("/actions", { action: "disconnect", client_ids: ids }, undefined, undefined, { budget_ms: 5000 });
+    const failed = results.filter((result) => result.problem);
+    const names = failed.slice(0, 3).map((result) => middle(visible(result.client_id), 40)).join(", ");
+    done(`${plural(results.length - failed.length, "connection was", "connections were")} closed.${failed.length > 0 ? ` ${plural(failed.length, "client")} could not be disconnected: ${names}${failed.length > 3 ? ", …" : ""}.` : ""}`);
+  }
+  return (
+    <Confirm title={`Disconnect ${plural(ids.length, "client")}?`} deed="Disconnect" danger typed={ids.length > 10 ? String(ids.length) : null} act={act} close={close}>
+      <p>The broker closes their connections. The clients may come back at once.</p>
+    </Confirm>
+  );
+}
+
 export function EmptyQueue({ id, waiting, close, done }: Asked & { waiting: number }) {
   async function act() {
     const purge = (await actOn(id, "empty_queue"))?.emptied;

@@ -40,6 +40,8 @@ interface ChartProps {
 const logarithmic = signal<readonly string[]>([]);
 const zoom = signal<[number, number] | null>(null);
 const together = uPlot.sync("charts");
+/** The shortest time that a chart shows, in seconds. */
+const SHORTEST_S = 120;
 const height = 160;
 const gutter = 44;
 
@@ -184,7 +186,9 @@ function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (ind
       x: {
         range: () => {
           const end = latest.current.seconds.at(-1) ?? Date.now() / 1000;
-          return zoom.value ?? [end - latest.current.windowSeconds, end];
+          // A node that has just been started has few samples: they fill the chart.
+          const first = latest.current.seconds[0] ?? end;
+          return zoom.value ?? [Math.max(end - latest.current.windowSeconds, Math.min(first, end - SHORTEST_S)), end];
         },
       },
       y: {

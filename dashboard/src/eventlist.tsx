@@ -6,16 +6,16 @@ import { Table } from "./table";
 import { ClientLink, TopicLink } from "./text";
 
 const states = {
-  opening: "Opening the stream of events.", waiting: "Live events are shown by another tab of this browser; they come here when it is closed or hidden.",
-  unavailable: "Live events are not available: this broker has none.", broken: "The stream of events broke off. It is opened again.", live: "Live: new events come on top.",
+  opening: "Connecting to the event stream.", waiting: "Another tab of this browser shows live events. They appear here when that tab is closed or hidden.",
+  unavailable: "This broker does not provide live events.", broken: "The event stream was interrupted. Reconnecting.", live: "Live: new events appear at the top.",
 };
 
 export function EventList({ query }: { query: Record<string, string | undefined> }) {
   const stream = useEvents(query);
   return (
     <>
-      <p class="soft small">{states[stream.state]}{stream.gaps[0] && ` ${visible(stream.gaps[0].node_name)} left out ${stream.gaps[0].count === null ? "some events" : plural(stream.gaps[0].count, "event")}.`}</p>
-      {stream.state === "live" && stream.events.length === 0 && <Empty>Nothing has happened since this was opened.</Empty>}
+      <p class="soft small">{states[stream.state]}{stream.gaps[0] && ` ${visible(stream.gaps[0].node_name)} no longer has ${stream.gaps[0].count === null ? "some events" : plural(stream.gaps[0].count, "event")} of this time.`}</p>
+      {stream.state === "live" && stream.events.length === 0 && <Empty>No events yet.</Empty>}
       {stream.events.length > 0 && <Table label="Events" open rows={stream.events} keyOf={(event) => `${event.node} ${event.seq}`} columns={[
         { head: "Time", width: 12, cell: (event) => <time title={event.at}>{showTime(event.at)}</time> },
         { head: "Event", width: 22, cell: (event) => words(event.type.replace(".", " ")) },

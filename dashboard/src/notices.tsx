@@ -74,7 +74,7 @@ export function Partial({ missing, again }: { missing: Missing[]; again?: () => 
         {missing.map((one) => (
           <span key={one.node ?? one.missing.join()}>
             <strong>{one.node_name ? visible(one.node_name) : one.node ?? "A shard"}</strong> {reasons[one.reason] ?? words(one.reason)}
-            {one.missing.length > 0 && `: ${one.missing.map(words).join(", ")} missing here`}.{" "}
+            {one.missing.length > 0 && `, so this page does not show its ${one.missing.map(words).join(", ")}`}.{" "}
           </span>
         ))}
       </span>
@@ -104,7 +104,7 @@ function AsCommand({ request, body, command }: Pick<HeadProps, "request" | "body
   return (
     <span class="as-command">
       <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>As command</button>
-      {open && <span class="command-box">{texts.map((text) => <code key={text}>{text.length > 2000 ? "The identifier is too long for a command." : visible(text)}</code>)}</span>}
+      {open && <span class="command-box">{texts.map((text) => <code key={text}>{text.length > 2000 ? "The identifier is too long to show as a command." : visible(text)}</code>)}</span>}
     </span>
   );
 }

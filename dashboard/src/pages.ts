@@ -5,6 +5,7 @@ import { Bans } from "./pages/bans";
 import { ClientPage } from "./pages/client";
 import { Clients } from "./pages/clients";
 import { Drops } from "./pages/drops";
+import { Events } from "./pages/events";
 import { Groups } from "./pages/groups";
 import { Listeners } from "./pages/listeners";
 import { Nodes } from "./pages/nodes";
@@ -30,6 +31,7 @@ export interface PageEntry {
 export const pages: PageEntry[] = [
   { page: "overview", title: "Overview", group: "Now", show: Overview, key: "o" },
   { page: "alarms", title: "Alarms", group: "Now", show: Alarms, key: "a" },
+  { page: "events", title: "Events", group: "Now", show: Events, key: "e" },
   { page: "clients", title: "Clients", group: "Clients", show: Clients, key: "c" },
   { page: "client", title: "Client", group: "Clients", show: ClientPage, within: "clients" },
   { page: "queues", title: "Queues", group: "Clients", show: Queues, key: "q" },

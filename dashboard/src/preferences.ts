@@ -1,4 +1,4 @@
-// What the browser keeps: theme, zone and whether keys work. Nothing else.
+// What the browser keeps: theme, zone, whether keys work and the columns of tables that are hidden. Nothing else.
 import { effect, signal } from "@preact/signals";
 import type { Zone } from "./format";
 
@@ -10,6 +10,8 @@ const oneOf = <T extends string>(value: string | null, all: readonly T[]): T => 
 
 export const theme = signal<Theme>(oneOf(kept("theme"), ["system", "light", "dark"]));
 export const zone = signal<Zone>(oneOf(kept("zone"), ["local", "UTC"]));
+/** Heads of the columns that are hidden, by table. */
+export const hiddenColumns = signal<Record<string, string[]>>(JSON.parse(kept("hidden-columns") ?? "{}"));
 export const keysOn = signal(kept("keys") !== "off");
 
 effect(() => {
@@ -18,4 +20,5 @@ effect(() => {
   else document.documentElement.dataset.theme = theme.value;
 });
 effect(() => keep("zone", zone.value));
+effect(() => keep("hidden-columns", JSON.stringify(hiddenColumns.value)));
 effect(() => keep("keys", keysOn.value ? "on" : "off"));

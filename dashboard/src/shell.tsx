@@ -24,7 +24,7 @@ export function Shell() {
   document.title = `${entry?.title ?? "Not found"} · HeraldMQ`;
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("#main")?.focus(); }}>To the page</a>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("#main")?.focus(); }}>Skip to the content</a>
       <header class="top">
         <button type="button" class="menu-button" aria-expanded={menuOpen.value} onClick={() => (menuOpen.value = !menuOpen.value)}>Menu</button>
         <a class="brand" href={link("overview")}>HeraldMQ</a>
@@ -68,7 +68,7 @@ function Ending() {
   return end && (
     <div class="notice warn" role="status">
       <span class="notice-text">
-        You are signed out at {showTime(end.at)}: {end.why === "idle" ? "this browser has asked for nothing for half an hour then." : "you signed in half a day ago. Sign in again then, and the page goes on."}
+        You will be signed out at {showTime(end.at)}: {end.why === "idle" ? "sessions end after half an hour without activity." : "sessions last 12 hours. Sign in again to continue."}
       </span>
       {end.why === "idle" && <button type="button" onClick={() => void lookWhoIsSignedIn()}>Stay signed in</button>}
     </div>
@@ -76,7 +76,7 @@ function Ending() {
 }
 
 function NotFound() {
-  return <><Head title="Not found" /><Empty>There is no page <code>{visible(route.value.page).slice(0, 80)}</code>. The menu has all that there are.</Empty></>;
+  return <><Head title="Not found" /><Empty>There is no page <code>{visible(route.value.page).slice(0, 80)}</code>. The menu lists all pages.</Empty></>;
 }
 
 function Who() {
@@ -84,7 +84,7 @@ function Who() {
   if (!who) return <span class="who" />;
   return (
     <span class="who">
-      <span>{who.user ?? who.key ?? "not signed in"} <span class="soft">{who.role}</span></span>
+      <span class="who-name" title={`${who.user ?? who.key ?? "not signed in"}, ${who.role}`}>{who.user ?? who.key ?? "not signed in"} <span class="soft">{who.role}</span></span>
       {who.user ? <button type="button" class="quiet" onClick={() => void signOut()}>Sign out</button> : <button type="button" class="quiet" onClick={() => (signedOut.value = true)}>Sign in</button>}
     </span>
   );
@@ -111,6 +111,7 @@ function SignIn() {
         <label class="field">User<input autocomplete="username" value={user} onInput={(event) => setUser(event.currentTarget.value)} /></label>
         <label class="field">Password<input type="password" autocomplete="current-password" value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></label>
         {problem && <Failed problem={problem} />}
+        {problem?.detail.includes("http.userFile") && <FirstUser />}
         <div class="buttons">
           {me.value && <button type="button" onClick={() => (signedOut.value = false)}>Cancel</button>}
           <button type="submit" class="primary" disabled={asking || user === "" || password === ""}>Sign in</button>
@@ -120,16 +121,25 @@ function SignIn() {
   );
 }
 
+/** Where no file of people is configured, nobody can sign in. */
+const FirstUser = () => (
+  <div class="panel">
+    <p>To create the first user, run on the machine of the broker, and restart it:</p>
+    <p><code>heraldmq passwd people anna</code></p>
+    <p><code>heraldmq serve --set http.userFile=people --set http.administrators=anna</code></p>
+  </div>
+);
+
 const close = () => (helpOpen.value = false);
 
 function Help() {
   const rows: [string, string][] = [
-    ["/", "search"], ["?", "this help"], ["r", "ask again"], ["p", "pause, resume"], ["j k", "next row, row before"], ["Enter", "open the row"], [".", "the row's actions"],
-    ["[ ]", "page before, next page"], ["1 … 5", "part of a client's page"], ["y", "copy the identifier"], ["Esc", "leave a field, back"],
+    ["/", "search"], ["?", "this help"], ["r", "refresh"], ["p", "pause or resume"], ["j k", "next row, previous row"], ["Enter", "open the row"], [".", "actions of the row"],
+    ["[ ]", "previous page, next page"], ["1 … 5", "tab of a client"], ["y", "copy the identifier"], ["Esc", "leave the field, go back"],
     ...pages.filter((page) => page.key).map((page): [string, string] => [`g ${page.key}`, page.title]),
   ];
   return (
-    <Dialog title="Keys and display" close={close}>
+    <Dialog title="Keyboard shortcuts and display" close={close}>
       <dl class="keys">{rows.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}</dl>
       <div class="filters">
         <label class="field">Theme
@@ -142,7 +152,7 @@ function Help() {
             <option value="local">local</option><option value="UTC">UTC</option>
           </select>
         </label>
-        <label class="check"><input type="checkbox" checked={keysOn.value} onChange={(event) => (keysOn.value = event.currentTarget.checked)} /> Keys work</label>
+        <label class="check"><input type="checkbox" checked={keysOn.value} onChange={(event) => (keysOn.value = event.currentTarget.checked)} /> Keyboard shortcuts</label>
       </div>
       <div class="buttons"><button type="button" onClick={close}>Close</button></div>
     </Dialog>

@@ -145,7 +145,7 @@ function TryIt() {
       <main id="main" tabIndex={-1}>
         <div class="head">
           <h1>Try it</h1>
-          <p class="answer">A client of MQTT in this page, over WebSocket. <State is={phase === "connected" ? "connected" : phase === "connecting" ? "connecting" : "away"} say={phase === "away" ? "not connected" : phase} /></p>
+          <p class="answer">An MQTT client in this page, connected over WebSocket. <State is={phase === "connected" ? "connected" : phase === "connecting" ? "connecting" : "away"} say={phase === "away" ? "not connected" : phase} /></p>
         </div>
         {problem && <div class="notice bad" role="alert"><span class="notice-text">{problem}</span><button type="button" class="quiet" onClick={() => setProblem(null)}>Close</button></div>}
         <div class="try">

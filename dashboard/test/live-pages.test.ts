@@ -71,7 +71,7 @@ const text = (page: Page, selector: string) => page.locator(selector).first().in
 const until = (page: Page, selector: string, timeout = 60_000) => page.waitForSelector(selector, { timeout });
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
-  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
+  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "drops?by=client", "drops?by=topic", "events", "events?kind=cluster&from=5m", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
   "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "nowhere"];
 
 /** What axe finds on the page as it is. */
@@ -99,7 +99,7 @@ for (const [name, hash, button] of [
   ["the end of a session", "client?id=archive", "End session…"], ["the ban of a client", "client?id=archive", "Ban…"],
   ["an emptied queue", "client?id=archive&tab=queue", "Empty queue…"], ["a drain", "nodes", "Drain…"], ["an eviction", "nodes", "Evict…"],
   ["a disconnection in the list", "clients", "Disconnect…"], ["an emptied queue in the list", "queues", "Empty queue…"],
-  ["a transfer", "shards", "Lead elsewhere…"], ["a split", "shards", "Split…"],
+  ["a transfer", "shards", "Move lead…"], ["a split", "shards", "Split…"],
 ] as const) {
   test(`axe finds nothing in the dialog of ${name}`, () => at(`#/${hash}`, async (page) => {
     await page.locator(`button:has-text("${button}")`).first().click();
@@ -189,13 +189,13 @@ test("a page that asks for nothing says when its login ends", () => at("#/", asy
   const asked = () => server.state.asked.filter((one: any) => one.path === "me").length;
   await page.clock.fastForward(28 * 60_000);
   await page.waitForTimeout(1500);
-  assert.equal(await page.locator("text=You are signed out at").count(), 0);
+  assert.equal(await page.locator("text=You will be signed out at").count(), 0);
   await page.clock.fastForward(70_000);
-  await until(page, "main .notice.warn >> text=You are signed out at");
+  await until(page, "main .notice.warn >> text=You will be signed out at");
   assert.deepEqual(await found(page), []);
   const before = asked();
   await page.click("button >> text=Stay signed in");
-  await page.waitForSelector("text=You are signed out at", { state: "detached" });
+  await page.waitForSelector("text=You will be signed out at", { state: "detached" });
   assert.equal(asked(), before + 1);
 }, { clock: true }));
 
@@ -273,7 +273,7 @@ test("a client is disconnected, and its session is ended", async () => {
     await page.click("text=End session");
     assert.equal(await page.evaluate("document.activeElement.innerText"), "Cancel");
     await page.click("dialog button.danger");
-    await page.waitForFunction(() => document.querySelector('.answer').innerText.includes('No node knows'));
+    await page.waitForFunction(() => document.querySelector('.answer').innerText.includes('is not connected and has no session'));
   });
 });
 
@@ -292,7 +292,7 @@ test("a token that has become old is asked for again, once", () => at("#/bans", 
   await until(page, "main tbody a >> text=press-token");
   const sent = server.state.asked.slice(before).filter((one: any) => one.method === "POST" && one.path === "bans");
   assert.equal(sent.length, 2);
-  await page.click("main tbody button >> text=Lift");
+  await page.click("main tbody button >> text=Remove");
   await page.click("main tbody button.primary");
   await page.waitForSelector("main tbody a", { state: "detached" });
 }, { role: null }));
@@ -332,6 +332,36 @@ test("a queue is emptied, and the session stays", () => at(link("client", { id: 
   await until(page, "[role=status] >> text=5 messages were dropped.");
   await until(page, "text=Nothing waits for it.");
   await page.waitForFunction(() => document.querySelector('.answer').innerText.startsWith('Away'));
+}));
+
+test("selected clients are disconnected, and the rows are ordered by a column", async () => {
+  const id = await connected();
+  await at(link("clients", { prefix: id }), async (page) => {
+    await page.check("main tbody th input[type=checkbox]");
+    await page.click("button >> text=Disconnect 1 client…");
+    await page.click("dialog button.danger");
+    await until(page, "main [role=status] >> text=1 connection was closed.");
+  }, { role: "operator" });
+  await at("#/clients?prefix=press-", async (page) => {
+    await until(page, "main tbody tr >> nth=2");
+    const names = () => page.locator("main tbody th a").allInnerTexts();
+    const before = await names();
+    await page.click("th button.sort >> text=Client");
+    await page.click("th button.sort >> text=Client");
+    assert.equal(await page.locator("th[aria-sort=descending]").count(), 1);
+    assert.deepEqual(await names(), [...before].sort().reverse());
+    await page.click("summary >> text=Columns");
+    await page.uncheck("label >> text=Address");
+    assert.equal(await page.locator("main thead th", { hasText: "Address" }).count(), 0);
+    await page.check("label >> text=Address");
+  });
+});
+
+test("what has happened is listed, by kind", () => at("#/events?kind=clients", async (page) => {
+  await until(page, "main tbody tr");
+  assert.match(await text(page, "main tbody"), /client (connected|disconnected)/);
+  await page.selectOption("label:has-text('Events') select", "cluster");
+  await page.waitForFunction(() => location.hash.includes("kind=cluster"));
 }));
 
 test("a client is disconnected in the list, by keyboard", async () => {
@@ -374,7 +404,7 @@ test("a drain is marked in the charts, also for whoever comes afterwards", async
   await at("#/", async (page) => {
     await page.waitForFunction(() => /mq-3 draining.*mq-3 up/.test(document.querySelector(".plot")!.getAttribute("aria-label")!), undefined, { timeout: 60_000 });
     for (const label of await labels(page)) assert.equal(label.match(/mq-3 draining/g)?.length, 1, label);
-    await page.locator("figure.chart", { hasText: "Acknowledged after" }).locator("button >> text=table").click();
+    await page.locator("figure.chart", { hasText: "Time to acknowledge" }).locator("button >> text=table").click();
     assert.match(await text(page, "dialog thead"), /p50\s+p99\s+longest\s+mq-1 p99\s+mq-2 p99\s+mq-3 p99\s+Meanwhile/);
     assert.match(await text(page, "dialog tbody"), /mq-3 draining/);
   });
@@ -394,13 +424,13 @@ test("the overview keeps no stream of events", () => at("#/", async (page) => {
 }));
 
 test("charts of times may be logarithmic", () => at("#/", async (page) => {
-  const chart = page.locator("figure.chart", { hasText: "Acknowledged after" });
+  const chart = page.locator("figure.chart", { hasText: "Time to acknowledge" });
   const log = chart.locator("button >> text=log");
   assert.equal(await log.getAttribute("aria-pressed"), "false");
   await log.click();
   assert.equal(await log.getAttribute("aria-pressed"), "true");
   assert.equal(await page.locator("button[aria-pressed=true] >> text=log").count(), 1);
-  await page.waitForFunction(() => / (ms|s)$/.test([...document.querySelectorAll('figure.chart')].find((one) => one.innerText.includes('Acknowledged')).querySelector('.key-value').innerText), undefined, { timeout: 60_000 });
+  await page.waitForFunction(() => / (ms|s)$/.test([...document.querySelectorAll('figure.chart')].find((one) => one.innerText.includes('Time to acknowledge')).querySelector('.key-value').innerText), undefined, { timeout: 60_000 });
 }));
 
 test("an eviction says what it would cost before it can be done", () => at("#/nodes", async (page) => {
@@ -484,7 +514,7 @@ test("another node leads a shard, by keyboard, and its row shows it, as does its
   await at("#/shards", async (page) => {
     await shardRow(page, name).locator("th a").focus();
     await page.keyboard.press(".");
-    assert.equal(await page.evaluate("document.activeElement.innerText"), "Lead elsewhere…");
+    assert.equal(await page.evaluate("document.activeElement.innerText"), "Move lead…");
     await page.keyboard.press("Enter");
     await until(page, "dialog[open]");
     assert.match(await text(page, "dialog dl"), new RegExp(`From\\s+${row.leader_name}: \\d+ shards? led, [\\d.<]+ % of a core`));
@@ -495,7 +525,7 @@ test("another node leads a shard, by keyboard, and its row shows it, as does its
     assert.equal(await page.evaluate("document.activeElement.innerText"), `Let ${voter.node_name} lead`);
     await page.keyboard.press("Enter");
     await page.waitForSelector("dialog[open]", { state: "detached" });
-    assert.equal(await page.evaluate("document.activeElement.innerText"), "Lead elsewhere…", "the focus is where it was");
+    assert.equal(await page.evaluate("document.activeElement.innerText"), "Move lead…", "the focus is where it was");
     await until(page, `main [role=status] >> text=${voter.node_name} leads ${name}.`);
     assert.equal(await shardRow(page, name).locator("td").nth(1).innerText(), voter.node_name);
     assert.deepEqual(await found(page), []);
@@ -524,7 +554,7 @@ test("who may change shards", async () => {
   for (const [role, transfer, split] of [["viewer", "needs operator", "needs administrator"], ["operator", null, "needs administrator"], ["administrator", null, null]] as const) {
     await at("#/shards", async (page) => {
       await until(page, `header .who >> text=${role}`);
-      for (const [button, reason] of [["Lead elsewhere…", transfer], ["Split…", split]] as const) {
+      for (const [button, reason] of [["Move lead…", transfer], ["Split…", split]] as const) {
         const action = shardRow(page, "inbox 0").locator("button", { hasText: button });
         await action.waitFor();
         assert.equal((await action.getAttribute("title")) || null, reason);
@@ -539,7 +569,7 @@ test("a ban is made and lifted", () => at("#/bans", async (page) => {
   await page.fill("dialog label:has-text('Who') input", "press-legacy");
   await page.click("dialog button.danger");
   await until(page, "main tbody a >> text=press-legacy");
-  await page.click("main tbody button >> text=Lift");
+  await page.click("main tbody button >> text=Remove");
   await page.click("main tbody button.primary");
   await page.waitForSelector("main tbody a", { state: "detached" });
 }));

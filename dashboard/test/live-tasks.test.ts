@@ -165,7 +165,7 @@ const tasks: Task[] = [
       await inputs.command("5");
     },
     async seen(page) {
-      await says(page, "main", /Live: new events come on top/);
+      await says(page, "main", /Live: new events appear at the top/);
       const client = await connect(1, "sensor-000042");
       await says(page, "main tbody tr", /client connected\s+mq-2\s+sensor-000042/);
       client.close();

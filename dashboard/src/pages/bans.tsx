@@ -32,10 +32,10 @@ export function Bans() {
           { head: "Kind", width: 10, cell: (row) => (row.client != null ? "client" : row.user != null ? "user" : "address") },
           { head: "Reason", cell: (row) => <span title={visible(row.reason)}>{middle(visible(row.reason), 60)}</span> },
           { head: "Since", width: 14, cell: (row) => <Moment at={row.created} /> },
-          { head: "Until", width: 14, cell: (row) => (row.expires == null ? "it is lifted" : <Moment at={row.expires} />) },
+          { head: "Until", width: 14, cell: (row) => (row.expires == null ? "removed" : <Moment at={row.expires} />) },
           { head: "Actions", width: 24, figure: true, cell: (row) => asked === row.id
-            ? <span class="in-place end"><button type="button" class="primary" onClick={() => void lift(row.id)}>Lift the ban</button><button type="button" onClick={() => setAsked(null)}>Cancel</button></span>
-            : <Action needs="operator" onClick={() => setAsked(row.id)}>Lift</Action> },
+            ? <span class="in-place end"><button type="button" class="primary" onClick={() => void lift(row.id)}>Remove the ban</button><button type="button" onClick={() => setAsked(null)}>Cancel</button></span>
+            : <Action needs="operator" onClick={() => setAsked(row.id)}>Remove</Action> },
         ]} />}
       <Pager pages={bans} what="ban" />
       {adding && <Add close={() => setAdding(false)} done={bans.again} />}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { AclAnswer, Client, DropRow, QueuedMessage, SubscriptionRow } from "../api.types";
 import { EmptyQueue, actOn } from "../actions";
 import { fitsPath, get, missingOf, post, problemOf, type Problem } from "../api";
-import { secondsSince } from "../clock";
+import { clusterNow, secondsSince } from "../clock";
 import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
 import { DropTable } from "../drops";
@@ -42,7 +42,7 @@ export function ClientPage() {
         <Facts polled={polled as Polled<Client>} />
         <Tabs id={id} client={polled.value} />
       </>}
-      {gone && <p><a href={link("clients", { prefix: id.slice(0, 200) })}>Clients whose identifiers begin so</a> · <a href={link("drops", { client: id.slice(0, 200) })}>drops of this client</a></p>}
+      {gone && <p><a href={link("clients", { prefix: id.slice(0, 200) })}>Clients with this prefix</a> · <a href={link("drops", { client: id.slice(0, 200) })}>drops of this client</a></p>}
     </>
   );
 }
@@ -50,8 +50,8 @@ export function ClientPage() {
 function absent(problem: Problem) {
   const last = problem.last_departure as Departure | null | undefined;
   return last
-    ? <>No node knows a connection or a session of it. It left {visible(last.node_name)} at <Moment at={last.at} />: {words(last.reason)}.</>
-    : <>No node knows a connection or a session of it, or remembers when it left.</>;
+    ? <>This client is not connected and has no session. It was last connected to {visible(last.node_name)}, until <Moment at={last.at} />: {words(last.reason)}.</>
+    : <>This client is not connected and has no session, and no node remembers when it was last connected.</>;
 }
 
 const isFull = (client: Client) => {
@@ -71,7 +71,7 @@ function sentence(client: Client) {
   const queue = client.queue;
   const waits = isFull(client) ? `; its queue is full, so ${atLimit[queue?.full ?? ""] ?? "messages are dropped"}`
     : queue && queue.messages > 0 ? `; ${plural(queue.messages, "message waits", "messages wait")} for it` : "";
-  const held = client.held_by.length > 0 ? `; it is not read because the queue of ${visible(client.held_by[0]!).slice(0, 60)} is full` : "";
+  const held = client.held_by.length > 0 ? `; its messages wait, because the queue of ${visible(client.held_by[0]!).slice(0, 60)} is full` : "";
   return <>{where}{waits}{held}.</>;
 }
 
@@ -122,7 +122,7 @@ function Ban({ id, name, close, done }: { id: string; name: string; close(): voi
       <p>The client is disconnected, and not let in again until the ban ends. Its session stays.</p>
       <label class="field">For
         <select value={seconds} onChange={(event) => setSeconds(event.currentTarget.value)}>
-          <option value="600">10 minutes</option><option value="3600">1 hour</option><option value="86400">1 day</option><option value="">until it is lifted</option>
+          <option value="600">10 minutes</option><option value="3600">1 hour</option><option value="86400">1 day</option><option value="">until the ban is removed</option>
         </select>
       </label>
       <label class="field">Reason<input value={reason} onInput={(event) => setReason(event.currentTarget.value)} /></label>
@@ -150,7 +150,7 @@ function Facts({ polled }: { polled: Polled<Client> }) {
           {client.held && <Fact name="Waits">
             {client.held.since ? <State is="full" say="what it sends waits" /> : "not any more"}: {heldBecause(client.held.reason)}{client.held.subscriber && <> (<ClientLink id={client.held.subscriber} most={20} />)</>}; {share(client.held)} of the last minute{client.held.since && <>, since <Moment at={client.held.since} /></>}{client.held.option && <>; <code class="foreign">{visible(client.held.option)}{client.held.limit !== null && ` = ${client.held.limit}`}</code></>}
           </Fact>}
-          <Fact name="User">{client.user === null ? "anonymous" : <Foreign text={client.user} />}</Fact>
+          <Fact name="User">{client.user === null ? "none (anonymous)" : <Foreign text={client.user} />}</Fact>
           <Fact name="Last left">{left ? <><Moment at={left.at} /> from {visible(left.node_name)}: {words(left.reason)}</> : unknown}</Fact>
         </dl>
       </section>
@@ -196,9 +196,15 @@ function Tabs({ id, client }: { id: string; client: Client }) {
       {tab === "queue" && <Queue id={id} waiting={client.queue?.messages ?? 0} />}
       {tab === "drops" && <Drops id={id} client={client} />}
       {tab === "rights" && <Rights id={id} />}
-      {tab === "events" && (id.length > longest ? <Empty>The identifier is too long to ask for its events.</Empty> : <EventList query={{ client_id: id }} />)}
+      {tab === "events" && (id.length > longest ? <Empty>The identifier is too long to ask for its events.</Empty> : <ClientEvents id={id} />)}
     </>
   );
+}
+
+/** What the nodes remember of the last day, and what happens now. */
+function ClientEvents({ id }: { id: string }) {
+  const [since] = useState(() => new Date(clusterNow() - 86_400_000).toISOString());
+  return <EventList query={{ client_id: id, since }} />;
 }
 
 function Subscriptions({ id, client }: { id: string; client: Client }) {
@@ -227,7 +233,7 @@ function Subscriptions({ id, client }: { id: string; client: Client }) {
           { head: "QoS", width: 7, figure: true, cell: (row) => row.qos },
           { head: "Options", width: 32, cell: (row) => [row.no_local && "no local", row.retain_as_published && "retain as published", row.identifier !== null && `identifier ${row.identifier}`].filter(Boolean).join(", ") },
           { head: "Actions", width: 34, figure: true, cell: (row) => asked === row.given_filter
-            ? <span class="in-place">Take it away? <button type="button" class="danger" onClick={() => void unsubscribe(row.given_filter)}>Unsubscribe</button><button type="button" onClick={() => setAsked(null)}>Cancel</button></span>
+            ? <span class="in-place">Unsubscribe the client? <button type="button" class="danger" onClick={() => void unsubscribe(row.given_filter)}>Unsubscribe</button><button type="button" onClick={() => setAsked(null)}>Cancel</button></span>
             : <Action needs="operator" onClick={() => setAsked(row.given_filter)}>Unsubscribe</Action> },
         ]} />
       )}

@@ -1,7 +1,7 @@
 // Which client do you mean?
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ClientRow } from "../api.types";
-import { Disconnect } from "../actions";
+import { Disconnect, DisconnectAll } from "../actions";
 import { get, missingOf } from "../api";
 import { commandOf } from "../command";
 import { Action } from "../dialog";
@@ -11,6 +11,7 @@ import { Pager, usePages } from "../list";
 import { Empty, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { replaceParameters, route } from "../route";
+import { may } from "../session";
 import { Table } from "../table";
 import { Ago, ClientLink, State } from "../text";
 
@@ -22,7 +23,12 @@ export function Clients() {
   const pages = usePages<ClientRow>((after, abort) => get("/clients", { ...asked, limit: 100, after }, {}, abort), 10_000, filters.map((name) => asked[name]));
   const [leaving, setLeaving] = useState<string | null>(null);
   const [done, setDone] = useState<string | null>(null);
+  const [selected, setSelected] = useState<readonly string[]>([]);
+  const [leavingAll, setLeavingAll] = useState(false);
   const rows = pages.value?.items ?? [];
+  const chosen = rows.filter((row) => selected.includes(row.client_id)).map((row) => row.client_id);
+  const select = (id: string, is: boolean) => setSelected(is ? [...chosen, id] : chosen.filter((one) => one !== id));
+  const connected = rows.filter((row) => row.state === "connected").map((row) => row.client_id);
   const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
   return (
     <>
@@ -31,21 +37,26 @@ export function Clients() {
       </Head>
       <Filters asked={asked} />
       <Told>{done}</Told>
+      {may("operator") && connected.length > 0 && <p class="in-place">
+        <label class="check"><input type="checkbox" checked={connected.length > 0 && connected.every((id) => chosen.includes(id))} onChange={(event) => setSelected(event.currentTarget.checked ? connected : [])} /> select all that are connected on this page</label>
+        {chosen.length > 0 && <Action needs="operator" onClick={() => setLeavingAll(true)}>{`Disconnect ${plural(chosen.length, "client")}…`}</Action>}
+      </p>}
       {pages.value && rows.length === 0
-        ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : asked.order === "held" ? "No client has waited within the last minute." : "No client fits. Clear a filter, or search with fewer letters: identifiers are found by how they begin."}</Empty>
-        : <Table label="Clients" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
-          { head: "Client", cell: (row) => <ClientLink id={row.client_id} /> },
-          { head: "State", width: 13, cell: (row) => <State is={row.state} /> },
-          { head: "Node", width: 9, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
-          { head: "For", width: 12, figure: true, cell: (row) => <Ago at={row.since} /> },
-          { head: "User", width: 12, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
-          { head: "Address", width: 18, cell: (row) => row.address ?? "" },
+        ? <Empty>{missingOf(pages.value).length > 0 ? "No client matches on the nodes that answered." : asked.order === "held" ? "No client has waited within the last minute." : "No client matches. Clear a filter or shorten the prefix: clients are found by the beginning of their identifier."}</Empty>
+        : <Table label="Clients" open choose="clients" rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
+          { head: "Client", by: (row) => row.client_id, cell: (row) => <span class="in-place">{may("operator") && <input type="checkbox" aria-label={`select ${visible(row.client_id).slice(0, 60)}`} disabled={row.state !== "connected"} checked={chosen.includes(row.client_id)} onChange={(event) => select(row.client_id, event.currentTarget.checked)} />}<ClientLink id={row.client_id} /></span> },
+          { head: "State", width: 13, by: (row) => row.state, cell: (row) => <State is={row.state} /> },
+          { head: "Node", width: 9, by: (row) => row.node_name, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
+          { head: "For", width: 12, figure: true, by: (row) => (row.since ? -Date.parse(row.since) : null), cell: (row) => <Ago at={row.since} /> },
+          { head: "User", width: 12, by: (row) => row.user, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
+          { head: "Address", width: 18, by: (row) => row.address, cell: (row) => row.address ?? "" },
           { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
-          { head: "Queued", width: 9, figure: true, cell: (row) => count(row.queue_messages) },
-          { head: "Waits", width: 15, cell: (row) => row.held && <span title={heldBecause(row.held.reason)}>{share(row.held)} {words(row.held.reason)}</span> },
+          { head: "Queued", width: 9, figure: true, by: (row) => row.queue_messages, cell: (row) => count(row.queue_messages) },
+          { head: "Held back", width: 15, by: (row) => row.held?.share_percent, cell: (row) => row.held && <span title={heldBecause(row.held.reason)}>{share(row.held)} {words(row.held.reason)}</span> },
           { head: "Actions", width: 15.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
         ]} />}
       <Pager pages={pages} what="client" />
+      {leavingAll && <DisconnectAll ids={chosen} close={() => setLeavingAll(false)} done={(what) => { setDone(what); setSelected([]); pages.again(); }} />}
       {leaving !== null && <Disconnect id={leaving} close={() => setLeaving(null)} done={(what) => { setDone(what); pages.again(); }} />}
     </>
   );
@@ -92,7 +103,7 @@ function Filters({ asked }: { asked: Record<string, string | undefined> }) {
       <label class="field">Order
         <select value={draft.order ?? ""} onChange={(event) => set("order", event.currentTarget.value)}>
           <option value="">identifier</option>
-          <option value="held">longest waits, last minute</option>
+          <option value="held">time held back in the last minute</option>
         </select>
       </label>
       {text("user", "User")}

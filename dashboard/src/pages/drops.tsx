@@ -13,7 +13,7 @@ import { usePolled } from "../poll";
 import { meaning, reasonName, remedy } from "../reasons";
 import { link, replaceParameters, route } from "../route";
 import { Table } from "../table";
-import { ClientLink } from "../text";
+import { ClientLink, Moment, TopicLink } from "../text";
 import { useHistory } from "../usehistory";
 
 const fields = ["reason", "client", "topic"] as const;
@@ -23,6 +23,7 @@ export function Drops() {
   const { series } = useHistory();
   const asked = Object.fromEntries(fields.map((name) => [name, route.value.parameters[name]]));
   const pages = usePages<DropRow>((after, abort) => get("/drops", { ...asked, limit: 100, after }, {}, abort), 5000, fields.map((name) => asked[name]));
+  const by = groupings.find(([name]) => name === route.value.parameters.by)?.[0];
   const byReason = useReasons(totals.value);
   const now = byReason.reduce((all, row) => all + (row.perSecond ?? 0), 0);
   const known = byReason.some((row) => row.perSecond !== null);
@@ -43,14 +44,71 @@ export function Drops() {
           { head: "What helps", cell: (row) => <span class="wrap" title={meaning(row.reason)}>{remedy(row.reason)}</span> },
         ]} />
       </div>
-      <h2 class="section-title">Latest drops</h2>
+      <div class="section-head">
+        <h2>{by === "client" ? "Drops by client" : by === "topic" ? "Latest drops by topic" : "Latest drops"}</h2>
+        <span class="switch">{groupings.map(([name, label]) => <button key={label} type="button" aria-pressed={by === name} onClick={() => replaceParameters({ ...asked, by: name })}>{label}</button>)}</span>
+      </div>
+      {by === "client" ? <ByClient /> : by === "topic" ? <><Filters asked={asked} reasons={byReason.map((row) => row.reason)} /><ByTopic asked={asked} /></> : <>
       <Filters asked={asked} reasons={byReason.map((row) => row.reason)} />
       <Notices polled={pages} />
       {pages.value && pages.value.items.length > 0 && !asked.client && <Losers rows={pages.value.items} />}
       {pages.value && (pages.value.items.length === 0
-        ? <Empty>{missingOf(pages.value).length > 0 ? "None on the nodes that answered." : "No drop that the nodes remember fits. Each keeps the latest thousand or so."}</Empty>
+        ? <Empty>{missingOf(pages.value).length > 0 ? "No drops on the nodes that answered." : "No remembered drop matches. Each node remembers about the last thousand."}</Empty>
         : <DropTable rows={pages.value.items} stale={isStale(pages)} />)}
       <Pager pages={pages} what="drop" />
+      </>}
+    </>
+  );
+}
+
+const groupings: [name: string | undefined, label: string][] = [[undefined, "one by one"], ["client", "by client"], ["topic", "by topic"]];
+
+/** What each client has lost since its session began, on all nodes. */
+function ByClient() {
+  const sessions = usePolled((abort) => get("/drops/sessions", { limit: 500 }, {}, abort), 5000, []);
+  const rows = sessions.value?.items ?? [];
+  return (
+    <>
+      <Notices polled={sessions} />
+      {sessions.value && rows.length === 0 ? <Empty>No client has lost a message since the nodes were started.</Empty>
+        : <Table label="Drops by client" open rows={rows} keyOf={(row) => `${row.node} ${row.client_id}`} stale={isStale(sessions)} columns={[
+          { head: "Client", by: (row) => row.client_id, cell: (row) => <ClientLink id={row.client_id} most={30} /> },
+          { head: "Dropped", width: 11, figure: true, by: (row) => -row.dropped, cell: (row) => count(row.dropped) },
+          { head: "Reasons", width: 44, cell: (row) => Object.entries(row.reasons).sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${reasonName(reason)} ${count(n)}`).join(", ") },
+          { head: "First", width: 14, by: (row) => row.first, cell: (row) => <Moment at={row.first} /> },
+          { head: "Last", width: 14, by: (row) => row.last, cell: (row) => <Moment at={row.last} /> },
+          { head: "Node", width: 11, cell: (row) => visible(row.node_name) },
+        ]} />}
+    </>
+  );
+}
+
+/** The latest drops that the filters choose, by topic and reason. */
+function ByTopic({ asked }: { asked: Record<string, string | undefined> }) {
+  const drops = usePolled((abort) => get("/drops", { ...asked, limit: 500 }, {}, abort), 5000, fields.map((name) => asked[name]));
+  const groups = new Map<string, { topic: string; reason: string; count: number; clients: Set<string>; last: string }>();
+  for (const row of drops.value?.items ?? []) {
+    const key = `${row.reason} ${row.topic}`;
+    const group = groups.get(key) ?? { topic: row.topic, reason: row.reason, count: 0, clients: new Set(), last: row.at };
+    group.count++;
+    group.clients.add(row.client_id);
+    if (row.at > group.last) group.last = row.at;
+    groups.set(key, group);
+  }
+  const rows = [...groups.values()].sort((a, b) => b.count - a.count);
+  return (
+    <>
+      <Notices polled={drops} />
+      {drops.value && rows.length === 0 ? <Empty>No remembered drop matches.</Empty> : <>
+        <p class="answer">Of the latest {plural(drops.value?.items.length ?? 0, "drop")}{drops.value?.next ? "; there are more" : ""}.</p>
+        <Table label="Drops by topic" open rows={rows} keyOf={(row) => `${row.reason} ${row.topic}`} stale={isStale(drops)} columns={[
+          { head: "Topic", by: (row) => row.topic, cell: (row) => <TopicLink topic={row.topic} most={60} /> },
+          { head: "Reason", width: 26, by: (row) => row.reason, cell: (row) => <span title={meaning(row.reason)}>{reasonName(row.reason)}</span> },
+          { head: "Dropped", width: 11, figure: true, by: (row) => -row.count, cell: (row) => count(row.count) },
+          { head: "Clients", width: 10, figure: true, by: (row) => -row.clients.size, cell: (row) => count(row.clients.size) },
+          { head: "Last", width: 14, by: (row) => row.last, cell: (row) => <Moment at={row.last} /> },
+        ]} />
+      </>}
     </>
   );
 }

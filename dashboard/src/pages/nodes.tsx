@@ -5,12 +5,13 @@ import { ask, get, missingOf, post, problemOf, remove, type Problem } from "../a
 import { startedAt } from "../clock";
 import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
-import { bytes, count, duration, plural, unknown, visible } from "../format";
+import { bytes, count, duration, plural, share, unknown, visible } from "../format";
 import { Failed, Head, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { link, route } from "../route";
 import { Table } from "../table";
 import { State } from "../text";
+import { useHistory } from "../usehistory";
 
 export function Nodes() {
   const [quick, setQuick] = useState(false);
@@ -19,6 +20,7 @@ export function Nodes() {
   const [problem, setProblem] = useState<Problem | null>(null);
   const [change, setChange] = useState<{ node: NodeRow; what: "drain" | "evict" } | null>(null);
   const rows = [...(nodes.value?.items ?? [])].sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
+  const { series } = useHistory();
   const draining = rows.some((row) => row.state === "draining");
   useEffect(() => setQuick(draining), [draining]);
   const chosen = rows.find((row) => row.node === route.value.parameters.node);
@@ -39,8 +41,10 @@ export function Nodes() {
         </> },
         { head: "Connections", width: 12, figure: true, cell: (row) => count(row.connections) },
         { head: "Sessions", width: 9, figure: true, cell: (row) => count(row.health?.sessions) },
-        { head: "Led", width: 6, figure: true, cell: (row) => count(row.health?.shards_led) },
+        { head: "Leads", width: 7, figure: true, cell: (row) => count(row.health?.shards_led) },
+        { head: "CPU", width: 7, figure: true, cell: (row) => share(series?.nodes.find((one) => one.node === row.node)?.values.cpu_cores?.at(-1)) },
         { head: "Memory", width: 10, figure: true, cell: (row) => bytes(row.health?.memory_bytes) },
+        { head: "Disk free", width: 10, figure: true, cell: (row) => bytes(row.health?.disk_free_bytes) },
         { head: "Started", width: 13, figure: true, cell: (row) => startedAt(row.health?.uptime_s) },
         { head: "Version", width: 9, cell: (row) => row.version },
         { head: "Actions", width: 25, figure: true, cell: (row) => <span class="in-place end">
@@ -50,6 +54,10 @@ export function Nodes() {
           <Action needs="administrator" onClick={() => setChange({ node: row, what: "evict" })}>Evict…</Action>
         </span> },
       ]} />
+      <details class="panel"><summary>Add a node</summary>
+        <p>On another machine, with the same <code>clusterConfig</code> and secret, start a broker whose seed is a node of this cluster; it joins, and the cluster moves shards to it:</p>
+        <p><code>{`heraldmq serve --set clusterConfig.seedEndpoints=${rows[0]?.address ?? "HOST:PORT"}`}</code></p>
+      </details>
       {chosen && <Checks row={chosen} shards={shards.value?.items ?? []} partial={missingOf(shards.value).length > 0} />}
       {change && <Change {...change} shards={shards.value?.items ?? []} close={() => setChange(null)} done={nodes.again} />}
     </>
@@ -69,10 +77,10 @@ function sentence(rows: NodeRow[], shards: ShardRow[]) {
   const draining = rows.filter((row) => row.state === "draining");
   const state = away.length > 0 ? `${away.map((row) => visible(row.node_name)).join(", ")} ${away.length === 1 ? "does" : "do"} not answer` : rows.length === 1 ? "The only node is up" : `All ${count(rows.length)} nodes are up`;
   const drains = draining.length > 0 ? `; ${draining.map((row) => visible(row.node_name)).join(", ")} drains` : "";
-  if (rows.length === 1) return `${state}; nobody takes its place.`;
+  if (rows.length === 1) return `${state}. If it fails, no other node takes over.`;
   return risk.length > 0
     ? <>{state}{drains}; <strong>no further node may fail</strong>: {risk.slice(0, 3).map((shard) => `${nameOf(shard)} has ${upVoters(shard)} of ${shard.voters.length} voters`).join(", ")}.</>
-    : <>{state}{drains}; any one may fail.</>;
+    : <>{state}{drains}; any one of them can fail without an outage.</>;
 }
 
 function Checks({ row, shards, partial }: { row: NodeRow; shards: ShardRow[]; partial: boolean }) {

@@ -4,9 +4,10 @@ import type { Health, NodeRow, Stats } from "../api.types";
 import { get, missingOf } from "../api";
 import { Chart, type Line } from "../chart";
 import { heard, offsetMs, showTime, startedAt } from "../clock";
+import { colors } from "../colors";
 import { commandOf } from "../command";
 import { dropLines } from "../drops";
-import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible } from "../format";
+import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible, words } from "../format";
 import { beginLate, ofNodes, sum, times, worst, type Series } from "../history";
 import type { Mark } from "../marks";
 import { Failed, Head, Partial, isStale } from "../notices";
@@ -35,9 +36,10 @@ export function Overview() {
       {missingOf(stats.value).length === 0 && <Partial missing={missingOf(health.value)} again={health.again} />}
       <Figures stats={stats} health={health.value} rates={rates} series={series} />
       {problem && <Failed problem={problem} />}
+      <FirstSteps total={stats.value?.total} />
       <div class="section-head">
         <h2>Last {minutes === 60 ? "hour" : "15 minutes"}</h2>
-        <span class="soft wide-only">drag to zoom, double click to end it</span>
+        <span class="soft wide-only">drag to zoom in, double-click to zoom out</span>
         <span class="switch">
           {[15, 60].map((choice) => (
             <button key={choice} type="button" aria-pressed={minutes === choice} onClick={() => replaceParameters({ window: choice === 15 ? "15" : null })}>
@@ -72,8 +74,46 @@ function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
   if (failing.length > 0)
     return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "not as it should be"}`).join("; ")}.</>;
   const youngest = nodes ? Math.min(...nodes.map((node) => node.health?.uptime_s ?? Infinity)) : Infinity;
-  const since = Number.isFinite(youngest) ? `, none has restarted since ${startedAt(youngest)}` : "";
-  return <>{plural(health.nodes.length, "node")}, {health.nodes.length > 1 ? "all are well" : "it is well"}{since}.{health.alarms.length > 0 && <> <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a>.</>}</>;
+  const since = Number.isFinite(youngest) ? `, up since ${startedAt(youngest)}` : "";
+  const one = health.nodes.length === 1;
+  if (health.alarms.length > 0)
+    return <>{one ? "The node is up" : `All ${count(health.nodes.length)} nodes are up`}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a> {health.alarms.length === 1 ? "needs" : "need"} attention{since}.</>;
+  return <>{one ? "The node is healthy" : `All ${count(health.nodes.length)} nodes are healthy`}{since}.{versions(nodes)}</>;
+}
+
+/** What runs here. */
+function versions(nodes: NodeRow[] | undefined): string {
+  const all = [...new Set((nodes ?? []).map((node) => node.version))].sort();
+  return all.length === 0 ? "" : ` HeraldMQ ${all.map(visible).join(" and ")}.`;
+}
+
+/** On a broker that nobody has used yet: where clients connect, and how to send a first message. */
+function FirstSteps({ total }: { total: Stats["total"] | undefined }) {
+  const isUnused = total !== undefined && total.sessions === 0 && total.connections === 0 && total.messages_in === 0;
+  const listeners = usePolled((abort) => (isUnused ? get("/listeners", {}, {}, abort) : Promise.resolve(null)), 10_000, [isUnused]);
+  const rows = (listeners.value?.items ?? []).filter((row) => row.kind.startsWith("mqtt"));
+  if (!isUnused || rows.length === 0) return null;
+  const plain = rows.find((row) => row.kind === "mqtt") ?? rows[0]!;
+  const [host, port] = place(plain.address);
+  const to = `-h ${host} -p ${port}`;
+  return (
+    <section class="panel first-steps">
+      <h2>No client has connected yet</h2>
+      <p>Clients connect to {rows.map((row, n) => <span key={`${row.node}${row.address}`}>{n > 0 && ", "}<code>{visible(place(row.address).join(":"))}</code> ({words(row.kind.replaceAll("-", " "))})</span>)}. To send a first message:</p>
+      <ul>
+        <li>with HeraldMQ: <code>{`heraldmq sub ${to} -t hello`}</code> in one terminal, <code>{`heraldmq pub ${to} -t hello -m world`}</code> in another;</li>
+        <li>with Mosquitto: <code>{`mosquitto_pub ${to} -t hello -m world`}</code>;</li>
+        <li>in this browser: <a href="try.html">Try it</a>.</li>
+      </ul>
+    </section>
+  );
+}
+
+/** Host and port of a listener as a client on this computer names them: a listener at all addresses is where the page is from. */
+function place(address: string): [host: string, port: string] {
+  const at = address.lastIndexOf(":");
+  const host = address.slice(0, at);
+  return [["0.0.0.0", "[::]"].includes(host) ? location.hostname : host, address.slice(at + 1)];
 }
 
 function Figures({ stats, health, rates, series }: { stats: Polled<Stats>; health: Health | null; rates: Rates | null; series: Series | null }) {
@@ -122,12 +162,12 @@ function Charts({ series, windowSeconds, marks }: { series: Series | null; windo
   const ofEach = (name: string, key: string): Line[] =>
     series && series.nodes.length > 1 ? series.nodes.map((node) => ({ name: `${node.name} ${name}`, color: 1, values: node.values[key] ?? [] })) : [];
   const charts: [title: string, unit: Parameters<typeof Chart>[0]["unit"], lines: Line[], more?: Line[]][] = [
-    ["Messages per second", "rate", [total("in", "messages_in_per_s", 1), total("out", "messages_out_per_s", 2)]],
+    ["Messages per second", "rate", [total("in", "messages_in_per_s", colors.in), total("out", "messages_out_per_s", colors.out)]],
     [dropsTitle, "rate", dropLines(series)],
-    ["Acknowledged after, worst node", "milliseconds", [highest("p50", "publish_ack_p50_ms", 2), highest("p99", "publish_ack_p99_ms", 1), highest("longest", "publish_ack_max_ms", 8)], ofEach("p99", "publish_ack_p99_ms")],
-    ["Delivered after, worst node", "milliseconds", [highest("p50", "delivery_p50_ms", 2), highest("p99", "delivery_p99_ms", 1), highest("longest", "delivery_max_ms", 8)], ofEach("p99", "delivery_p99_ms")],
-    ["Queued messages", "count", [total("queued", "queued_messages", 1)]],
-    ["Connections and sessions", "count", [total("connections", "connections", 1), total("sessions", "sessions", 2)]],
+    ["Time to acknowledge, slowest node", "milliseconds", [highest("p50", "publish_ack_p50_ms", colors.p50), highest("p99", "publish_ack_p99_ms", colors.p99), highest("longest", "publish_ack_max_ms", colors.longest)], ofEach("p99", "publish_ack_p99_ms")],
+    ["Time to deliver, slowest node", "milliseconds", [highest("p50", "delivery_p50_ms", colors.p50), highest("p99", "delivery_p99_ms", colors.p99), highest("longest", "delivery_max_ms", colors.longest)], ofEach("p99", "delivery_p99_ms")],
+    ["Queued messages", "count", [total("queued", "queued_messages", colors.queued)]],
+    ["Connections and sessions", "count", [total("connections", "connections", colors.connections), total("sessions", "sessions", colors.sessions)]],
     ["CPU of the nodes, % of a core", "cores", ofNodes(series, "cpu_cores")],
     ["Memory of the nodes, bytes", "bytes", ofNodes(series, "memory_bytes")],
   ];

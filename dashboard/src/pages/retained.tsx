@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Message, RetainedLevelRow, RetainedRow } from "../api.types";
 import { get, missingOf, problemOf, remove, type Problem } from "../api";
+import { BranchActions } from "../branchactions";
 import { Action } from "../dialog";
 import { bytes, count, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
@@ -58,6 +59,9 @@ const above = (topic = "") => topic.split("/").slice(0, -1).map((_, n, levels) =
 const TopicButton = ({ topic, text, show }: { topic: string; text: string; show(topic: string): void }) =>
   <button type="button" class="link" onClick={() => show(topic)}><Foreign text={text} most={48} /></button>;
 
+/** `2` before `10`. */
+const natural = new Intl.Collator("en", { numeric: true });
+
 /** One level of the tree; further ones are asked for when they are opened. */
 function Levels({ below, chosen, show }: { below: string | null; chosen: string | undefined; show(topic: string): void }) {
   const [rows, setRows] = useState<RetainedLevelRow[] | null>(null);
@@ -80,18 +84,19 @@ function Levels({ below, chosen, show }: { below: string | null; chosen: string 
     setOpen(now);
   }
   if (problem) return <Failed problem={problem} again={() => more(null)} />;
-  if (rows?.length === 0) return <Empty>Nothing is here. A message that is published with “retain” set stays here until another takes its place.</Empty>;
+  if (rows?.length === 0) return <Empty>No message is retained. A message that is published with the retain flag is kept here until another one replaces it.</Empty>;
   return (
     <>
       <Partial missing={missing} again={() => more(null)} />
       <ul class="tree">
-        {rows?.map((row) => {
+        {[...rows ?? []].sort((a, b) => natural.compare(a.topic, b.topic)).map((row) => {
           const level = below === null ? row.topic : row.topic.slice(below.length + 1);
           return (
             <li key={row.topic}>
               <div class={row.topic === chosen ? "chosen" : ""}>
                 {row.has_more_below ? <button type="button" class="quiet toggle" aria-expanded={open.has(row.topic)} aria-label={`levels below ${visible(row.topic).slice(0, 200)}`} onClick={() => toggle(row.topic)}>{open.has(row.topic) ? "▾" : "▸"}</button> : <span class="toggle" />}
                 {row.has_message ? <TopicButton topic={row.topic} text={level} show={show} /> : <Foreign text={level} most={48} />}
+                {row.has_more_below && <BranchActions topic={row.topic} gone={() => more(null)} />}
               </div>
               {open.has(row.topic) && <Levels below={row.topic} chosen={chosen} show={show} />}
             </li>
@@ -129,7 +134,7 @@ function One({ topic, gone }: { topic: string; gone(): void }) {
         </dl>
         <pre class="payload" tabIndex={0}>{payload(message)}</pre>
         {asked
-          ? <span class="in-place">Remove it? Subscribers get a message without a payload. <button type="button" class="danger" onClick={clear}>Remove</button><button type="button" onClick={() => setAsked(false)}>Cancel</button></span>
+          ? <span class="in-place">Remove this message? Subscribers get an empty message. <button type="button" class="danger" onClick={clear}>Remove</button><button type="button" onClick={() => setAsked(false)}>Cancel</button></span>
           : <Action needs="operator" onClick={() => setAsked(true)}>Remove…</Action>}
       </>}
     </section>

@@ -26,16 +26,16 @@ export function Settings() {
       </Head>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label class="field wide">Name contains<input value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} /></label>
-        <label class="check"><input type="checkbox" checked={!onlySet} onChange={(event) => setOnlySet(!event.currentTarget.checked)} /> defaults too</label>
+        <label class="check"><input type="checkbox" checked={!onlySet} onChange={(event) => setOnlySet(!event.currentTarget.checked)} /> show defaults</label>
       </form>
-      {settings.value && rows.length === 0 ? <Empty>No setting fits.</Empty> : <Table label="Settings" rows={rows} keyOf={(row) => row.key} stale={isStale(settings)} columns={[
+      {settings.value && rows.length === 0 ? <Empty>No setting matches.</Empty> : <Table label="Settings" rows={rows} keyOf={(row) => row.key} stale={isStale(settings)} columns={[
         { head: "Setting", width: 34, cell: (row) => <code>{row.key}</code> },
-        { head: "Value", cell: (row) => <code title={visible(row.value ?? "")}>{row.value === null ? "unset" : visible(row.value)}</code> },
+        { head: "Value", cell: (row) => <code class="wrap">{row.value === null ? "not set" : visible(row.value)}</code> },
         { head: "Set by", width: 10, cell: (row) => <span title={visible(row.place ?? "")}>{row.origin}</span> },
-        { head: "A change counts", width: 15, cell: (row) => (row.live ? "at SIGHUP" : "at a restart") },
-        { head: "Elsewhere, or later", width: 32, cell: (row) => [
-          ...row.differs.map((other) => <span key={other.node}>{visible(other.node_name)}: {visible(other.value ?? "unset")} </span>),
-          row.at_restart !== null && <State key="restart" is="silent" say={`${visible(row.at_restart)} from the next start on`} />,
+        { head: "Takes effect", width: 15, cell: (row) => (row.live ? "on reload (SIGHUP)" : "on restart") },
+        { head: "Other nodes, after restart", width: 32, cell: (row) => [
+          ...row.differs.map((other) => <span key={other.node}>{visible(other.node_name)}: {visible(other.value ?? "not set")} </span>),
+          row.at_restart !== null && <State key="restart" is="silent" say={`${visible(row.at_restart)} after a restart`} />,
         ] },
       ]} />}
     </>

@@ -4,6 +4,7 @@ import type { NodeId, ShardRow, SplitStatus } from "../api.types";
 import { get, missingOf, post } from "../api";
 import { half, led, nameOf, outcome, undoneFor, type Begun } from "../begun";
 import { Chart } from "../chart";
+import { colors } from "../colors";
 import { commandOf } from "../command";
 import { Action, Confirm } from "../dialog";
 import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
@@ -58,7 +59,7 @@ export function Shards() {
         { head: "Last decision", cell: (row) => isBegun(row) ? <State is="leaving" say={begun!.what === "transfer" ? `going to ${visible(begun!.toName)}` : "being split"} /> : row.last_decision
           ? <span title={row.last_decision.reason}>{words(row.last_decision.decision)} for {duration(row.last_decision.seconds)}{named(row.last_decision)}</span> : unknown },
         { head: "Actions", width: 26, figure: true, cell: (row) => <span class="in-place end">
-          <Action needs={needs.transfer} unless={notTransferred(row)} onClick={() => setAsked({ what: "transfer", row })}>Lead elsewhere…</Action>
+          <Action needs={needs.transfer} unless={notTransferred(row)} onClick={() => setAsked({ what: "transfer", row })}>Move lead…</Action>
           <Action needs={needs.split} unless={notSplit(row)} onClick={() => setAsked({ what: "split", row })}>Split…</Action>
         </span> },
       ]} />
@@ -142,7 +143,7 @@ const hour = 3600;
 function Charts({ marks }: { marks: readonly Mark[] }) {
   const { series, problem } = useHistory();
   const seconds = series ? times(series) : [];
-  const slowest = (of: string) => [{ name: "p99", color: 1, values: series ? worst(series, `${of}_p99_ms`) : [] }, { name: "longest", color: 8, values: series ? worst(series, `${of}_max_ms`) : [] }];
+  const slowest = (of: string) => [{ name: "p99", color: colors.p99, values: series ? worst(series, `${of}_p99_ms`) : [] }, { name: "longest", color: colors.longest, values: series ? worst(series, `${of}_max_ms`) : [] }];
   if (problem && !series) return <Failed problem={problem} />;
   return (
     <div class="charts">

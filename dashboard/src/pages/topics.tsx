@@ -10,11 +10,11 @@ import { link, replaceParameters, route } from "../route";
 import { Table } from "../table";
 import { ClientLink, Foreign, State } from "../text";
 
-const fields = ["topic", "qos", "from", "why"] as const;
+const fields = ["topic", "qos", "from", "user", "why"] as const;
 const most = 500;
 
 const requestOf = (asked: Record<string, string>): MatchRequest => ({
-  topic: asked.topic ?? "", qos: Number(asked.qos ?? 1), publisher: asked.from || null, clients: asked.why ? [asked.why] : [], limit: most,
+  topic: asked.topic ?? "", qos: Number(asked.qos ?? 1), publisher: asked.from || null, publisher_user: asked.user || null, clients: asked.why ? [asked.why] : [], limit: most,
 });
 
 export function Topics() {
@@ -26,7 +26,7 @@ export function Topics() {
     post("/match", requestOf(asked)).then((match) => { setAnswer(match); setProblem(null); }, (error) => { setAnswer(null); setProblem(problemOf(error)); });
   }
   useEffect(() => { setAnswer(null); setProblem(null); if (asked.topic) ask(); }, [question]);
-  const command = commandOf("match", [asked.topic], { qos: asked.qos ?? "1", publisher: asked.from, why: asked.why });
+  const command = commandOf("match", [asked.topic], { qos: asked.qos ?? "1", publisher: asked.from, "publisher-user": asked.from ? asked.user : undefined, why: asked.why });
   return (
     <>
       <Head title="Topics" {...(asked.topic ? { request: "/match", body: requestOf(asked), command } : {})}>
@@ -56,6 +56,7 @@ function Question({ asked, again }: { asked: Record<string, string>; again(): vo
       <label class="field wide">Topic<input ref={topic} value={draft.topic ?? ""} onInput={set("topic")} autocomplete="off" spellcheck={false} /></label>
       <label class="field narrow">QoS<select value={draft.qos ?? "1"} onChange={set("qos")}>{["0", "1", "2"].map((qos) => <option key={qos}>{qos}</option>)}</select></label>
       <label class="field">From client<input value={draft.from ?? ""} onInput={set("from")} autocomplete="off" spellcheck={false} /></label>
+      <label class="field">As user<input value={draft.user ?? ""} onInput={set("user")} disabled={!draft.from} autocomplete="off" spellcheck={false} /></label>
       <label class="field">Explain for client<input ref={why} value={draft.why ?? ""} onInput={set("why")} autocomplete="off" spellcheck={false} /></label>
       <button type="submit" class="primary" disabled={!draft.topic}>Ask</button>
     </form>
