@@ -67,7 +67,7 @@ impl Api {
     pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
         let place = Arc::clone(&self.streams).try_acquire_owned();
         place.map_err(|_| {
-            let why = format!("{STREAMS} streams of this node go on, which is as many as it has");
+            let why = format!("this node already serves {STREAMS} streams, which is its limit");
             Problem::new(Kind::TooManyRequests, why).with("limit", "streams")
         })
     }
@@ -100,7 +100,7 @@ impl Api {
 }
 
 fn full(limit: &str) -> Problem {
-    let why = "as many questions are under way and wait as this node takes";
+    let why = "this node already answers as many requests as it takes at once";
     Problem::new(Kind::TooManyRequests, why).with("limit", limit)
 }
 

@@ -61,9 +61,9 @@ pub enum NodeCommand {
     Drain,
     /// Serve clients again.
     EndDrain,
-    /// Leave the cluster for ever.
+    /// Leave the cluster permanently.
     Leave,
-    /// Be taken out of the cluster for ever, by the others.
+    /// Be removed from the cluster permanently, by the others.
     Evict {
         /// Also if shards lose their majority by it.
         force: bool,

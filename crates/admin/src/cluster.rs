@@ -183,7 +183,7 @@ pub enum NodeState {
     Up,
     /// It sends its clients elsewhere.
     Draining,
-    /// It gives up its replicas, for ever.
+    /// It gives up its replicas and leaves permanently.
     Leaving,
     /// It is about to stop, and may come back.
     Stopping,

@@ -182,7 +182,7 @@ impl List {
         let wrong = || {
             Problem::new(
                 Kind::InvalidCursor,
-                "`after` is to be the `next` of a page of the same list with the same filters",
+                "`after` must be the `next` of a page of the same list with the same filters",
             )
             .with("parameter", "after")
         };

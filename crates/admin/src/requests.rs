@@ -63,7 +63,7 @@ pub(crate) async fn read_body(
 }
 
 fn no_place() -> Problem {
-    let why = "as many requests are answered as this node answers at once";
+    let why = "this node already answers as many requests as it takes at once";
     Problem::new(Kind::TooManyRequests, why).with("limit", "connections")
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn wrap(mut request: Request, next: Next) -> Response {
 async fn in_time(request: Request, next: Next) -> Response {
     let answer = tokio::time::timeout(REQUEST_TIME, next.run(request)).await;
     answer.unwrap_or_else(|_| {
-        Problem::new(Kind::RequestTimeout, "the request took too long to come").into_response()
+        Problem::new(Kind::RequestTimeout, "the request did not arrive in time").into_response()
     })
 }
 

@@ -20,7 +20,7 @@ use mqtt_proto::{SubscriptionFilter, validate_topic_name};
 
 use crate::failure::Failure;
 
-/// Say what the rules allow a client.
+/// Test what the authorization rules allow a client.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

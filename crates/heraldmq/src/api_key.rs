@@ -12,7 +12,7 @@ use text_table::Table;
 
 use crate::failure::Failure;
 
-/// Make, list and remove keys of the HTTP API.
+/// Create, list and remove keys of the HTTP API.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

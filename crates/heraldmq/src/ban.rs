@@ -16,7 +16,7 @@ use crate::http_port::{HttpPort, parse};
 
 const BANS: &str = "/api/v1/bans";
 
-/// Say, or change, who a running broker does not let in.
+/// List, add and remove bans of a running broker.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -55,7 +55,7 @@ enum Command {
         #[arg(long, default_value = "")]
         reason: String,
     },
-    /// Take a ban back.
+    /// Remove a ban.
     Remove {
         #[command(flatten)]
         node: HttpPort,

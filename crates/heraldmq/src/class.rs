@@ -13,7 +13,7 @@ use config::{Config, DEFAULT_CLASS};
 
 use crate::failure::Failure;
 
-/// Say which class a client is of.
+/// Show which class a client belongs to.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

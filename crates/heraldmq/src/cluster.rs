@@ -17,7 +17,7 @@ use text_table::Table;
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// Say how a cluster is, and change it.
+/// Show the state of a cluster, and change it.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -53,7 +53,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Tell a node that does not find the other members where one is.
+    /// Give a node the address of a member when it cannot find the cluster.
     Join {
         #[command(flatten)]
         node: HttpPort,
@@ -61,14 +61,14 @@ enum Command {
         #[arg(value_name = "HOST:PORT", value_parser = endpoint)]
         seed: Endpoint,
     },
-    /// Let a node leave for ever: its clients and its replicas go elsewhere, then it ends.
+    /// Remove a running node permanently: its clients and replicas move to other nodes, then it stops.
     Leave {
         #[command(flatten)]
         node: HttpPort,
         #[command(flatten)]
         of: OfNode,
     },
-    /// Send the clients of a node elsewhere, before it is stopped for a while.
+    /// Move the clients of a node to other nodes before maintenance.
     Drain {
         #[command(flatten)]
         node: HttpPort,
@@ -78,7 +78,7 @@ enum Command {
         #[arg(long, conflicts_with = "dry_run")]
         end: bool,
     },
-    /// Take a node out that will not come back.
+    /// Remove a failed node that will not come back.
     Evict {
         #[command(flatten)]
         node: HttpPort,
@@ -92,7 +92,7 @@ enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Let another voter lead a shard.
+    /// Move the lead of a shard to another voter.
     TransferLeader {
         #[command(flatten)]
         node: HttpPort,
@@ -104,7 +104,7 @@ enum Command {
         #[arg(value_name = "NODE")]
         to: String,
     },
-    /// Split a shard in two: a new one gets its upper slots, with all that belongs to them.
+    /// Split a shard: a new shard takes over its upper slots and their data.
     Split {
         #[command(flatten)]
         node: HttpPort,
@@ -117,7 +117,7 @@ enum Command {
         #[arg(long, value_name = "SLOT", value_parser = clap::value_parser!(u16).range(1..=65_534))]
         at: Option<u16>,
     },
-    /// Finish an upgrade, or say how far it is.
+    /// Finish an upgrade, or show its progress.
     #[command(subcommand)]
     Upgrade(Upgrade),
 }

@@ -62,36 +62,36 @@ Examples:
 enum Command {
     /// Run the broker.
     Serve(serve::Arguments),
-    /// Say whether a configuration file is right, and what is wrong with it.
+    /// Check a configuration file and report errors.
     CheckConfig(check_config::Arguments),
-    /// Say what the rules allow a client.
+    /// Test what the authorization rules allow a client.
     Acl(acl::Arguments),
     Class(class::Arguments),
-    /// Look at the data folder of a broker that does not run.
+    /// Inspect, verify and repair the data folder of a stopped broker.
     Store(store::Arguments),
-    /// Add a user to a file of passwords, or change his password.
+    /// Add a user to a password file, or change a user's password.
     Passwd(passwd::Arguments),
     ApiKey(api_key::Arguments),
     Secrets(secrets::Arguments),
     #[command(flatten)]
     Look(look::Command),
-    /// Say, or change, who a running broker does not let in.
+    /// List, add and remove bans of a running broker.
     Ban(ban::Arguments),
-    /// Say how a cluster is, and change it.
+    /// Show the state of a cluster, and change it.
     Cluster(cluster::Arguments),
     Ready(ready::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     Size(bench::size::Arguments),
-    /// Publish messages, in the manner of mosquitto_pub.
+    /// Publish messages, like mosquitto_pub.
     #[command(visible_alias = "publish")]
     Pub(publish::Arguments),
-    /// Subscribe and print messages, in the manner of mosquitto_sub.
+    /// Subscribe and print messages, like mosquitto_sub.
     #[command(visible_alias = "subscribe")]
     Sub(subscribe::Arguments),
-    /// Print a script by which a shell completes commands and options.
+    /// Print a completion script for a shell.
     Completions(manual::CompletionsArguments),
-    /// Write manual pages into a folder.
+    /// Write manual pages to a folder.
     Man(manual::ManArguments),
 }
 

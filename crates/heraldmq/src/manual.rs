@@ -12,7 +12,7 @@ use clap_complete::Shell;
 
 use crate::failure::Failure;
 
-/// Print a script by which a shell completes commands and options.
+/// Print a completion script for a shell.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompletionsArguments {

@@ -23,7 +23,7 @@ const MAX_PASSWORD_BYTES: u64 = 65_535;
 /// Permissions of a new file.
 const OWNER_ONLY: u32 = 0o600;
 
-/// Add a user to a file of passwords, or change his password.
+/// Add a user to a password file, or change a user's password.
 ///
 /// The password is asked for twice on a terminal; otherwise it is what standard input holds, without
 /// a line break at its end. The file is made if it is not there. A running broker reads it at SIGHUP.

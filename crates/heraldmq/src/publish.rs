@@ -23,7 +23,7 @@ use crate::{
 /// Messages of QoS 1 and 2 that wait for their acknowledgement at a time, if the broker allows.
 const WINDOW: usize = 100;
 
-/// Publish messages, in the manner of mosquitto_pub.
+/// Publish messages, like mosquitto_pub.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

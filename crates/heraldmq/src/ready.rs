@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
-/// Say whether a running broker takes clients, as its /readyz says.
+/// Check whether a running broker is ready for clients (/readyz).
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

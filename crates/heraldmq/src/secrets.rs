@@ -21,7 +21,7 @@ use crate::{failure::Failure, passwd};
 /// Of the file of users.
 const PASSWORDS: &str = "passwords";
 
-/// Make the secret of a cluster, a token of the HTTP API and a user, in a folder.
+/// Create the secret of a cluster, a token of the HTTP API and a user, in a folder.
 ///
 /// Makes `cluster-secret` (clusterConfig.secretFile), `token` (http.tokenFile), `USER.password`, and `passwords` with this user
 /// (the file of an authenticator `passwordFile`). Files that are there stay as they are.

@@ -46,7 +46,7 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// How often is looked whether a signal has come meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Subscribe and print messages, in the manner of mosquitto_sub.
+/// Subscribe and print messages, like mosquitto_sub.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {

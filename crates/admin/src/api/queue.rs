@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::{At, BigNumber, Encoding};
 use crate::cluster::NodeId;
 
-/// What makes a queue one of the first.
+/// By what queues are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueOrder {

@@ -16,7 +16,7 @@ pub enum BusyRole {
     Subscriber,
 }
 
-/// What makes a client or a topic one of the first.
+/// By what clients and topics are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BusyOrder {

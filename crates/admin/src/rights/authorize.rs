@@ -162,13 +162,13 @@ impl Rights {
             ));
         }
         if is_of_other_page(headers) {
-            let why = "a page of another origin asks, which needs a key";
+            let why = "requests from pages of other origins need a key";
             return Err(Problem::new(Kind::OriginNotAllowed, why));
         }
         if let Some(host) = headers.get(header::HOST)
             && !host.to_str().is_ok_and(|host| configured.is_own(host))
         {
-            let why = "without a key, the header Host is to be an address, localhost, or a name in http.hosts";
+            let why = "without a key, the Host header must be an IP address, localhost, or a name in http.hosts";
             return Err(Problem::new(Kind::HostNotAllowed, why));
         }
         Ok(Caller {
@@ -211,7 +211,7 @@ impl Rights {
         if host.is_ok_and(|host| configured.is_own(host) || is_of_machine(host)) || shows_key() {
             return Ok(());
         }
-        let why = "from this machine, the header Host is to be an address, localhost, the name of the machine, or a name in http.hosts";
+        let why = "from this machine, the Host header must be an IP address, localhost, the name of the machine, or a name in http.hosts";
         Err(Problem::new(Kind::HostNotAllowed, why))
     }
 
@@ -232,7 +232,7 @@ impl Configured {
 
     fn known(&self, header: &[u8]) -> Result<(Who, Role), Problem> {
         let wrong = || {
-            let why = "the header Authorization is to be `Bearer` and a key that this node knows and that has not ended";
+            let why = "the Authorization header must be `Bearer` followed by a key that this node knows and that has not expired";
             Problem::new(Kind::NotAuthenticated, why)
         };
         let (scheme, shown) = header.split_at_checked("Bearer ".len()).ok_or_else(wrong)?;

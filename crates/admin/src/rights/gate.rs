@@ -143,7 +143,8 @@ impl Gate {
             return Ok(self.with_role_here(said.clone()));
         }
         let Ok(_turn) = self.0.questions.try_acquire() else {
-            let why = "as many sessions of other nodes are looked up as this node does at once";
+            let why =
+                "this node already looks up as many sessions of other nodes as it does at once";
             return Err(Problem::new(Kind::TooManyRequests, why).with("limit", "logins"));
         };
         let question = SessionQuestion::Find {

@@ -35,7 +35,7 @@ pub(super) async fn list(
     Ok(Json(found.page(&list)))
 }
 
-/// Lets somebody in no more, and disconnects whom it concerns. Other nodes hear of it at once, or when they are in reach.
+/// Bans a client identifier, a user or an address, and disconnects the clients that match. Other nodes are told at once, or when they are reachable.
 #[utoipa::path(post, path = "/api/v1/bans", operation_id = "add_ban", tag = "bans", request_body = NewBan, responses((status = 201, description = "The ban that was made", body = Ban)))]
 pub(super) async fn add(
     State(broker): State<Arc<dyn Broker>>,
@@ -56,7 +56,7 @@ pub(super) async fn add(
     Ok(response)
 }
 
-/// Takes a ban back.
+/// Removes a ban.
 #[utoipa::path(delete, path = "/api/v1/bans/{id}", operation_id = "remove_ban", tag = "bans", params(("id" = u64, Path, description = "The number of the ban")), responses((status = 204, description = "The ban is removed")))]
 pub(super) async fn remove(
     State(broker): State<Arc<dyn Broker>>,

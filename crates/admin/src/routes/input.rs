@@ -104,7 +104,7 @@ fn no_json(given: Option<&str>) -> Problem {
         Some(given) => format!("`{}`", reading::shortened(given)),
         None => "missing".to_owned(),
     };
-    let why = format!("the header Content-Type is {was}; it is to be application/json");
+    let why = format!("the Content-Type header is {was}; application/json is expected");
     let problem = Problem::new(Kind::UnsupportedMediaType, why);
     problem
         .with("header", "Content-Type")

@@ -241,7 +241,7 @@ pub(super) async fn remove_retained(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueuesQuery {
-    /// What makes a queue one of the first: `messages`, `bytes` or `age`; `bytes` if it is not given.
+    /// By what the queues are sorted, largest first: `messages`, `bytes` or `age`; `bytes` if it is not given.
     #[param(value_type = Option<QueueOrder>, inline)]
     by: Option<String>,
     /// The most items, 1 to 500; 100 if it is not given. A node remembers 128 of each class.

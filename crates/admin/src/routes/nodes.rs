@@ -85,7 +85,7 @@ fn judge(rows: Vec<NodeRow>, partial: Vec<crate::page::Missing>) -> Health {
 
 fn check(row: &NodeRow) -> NodeCheck {
     let wrong = match (&row.health, row.reach, row.state) {
-        (_, Reach::Down, _) => Some("it is not reached".to_owned()),
+        (_, Reach::Down, _) => Some("the node is unreachable".to_owned()),
         (None, ..) => Some("it has not answered".to_owned()),
         (Some(health), ..) if !health.ready => Some("it takes no clients yet".to_owned()),
         (_, Reach::Suspect, _) => Some("it has been silent for a while".to_owned()),
@@ -141,7 +141,7 @@ pub(super) async fn end_drain(
     change(broker, &node, NodeCommand::EndDrain, false, &budget).await
 }
 
-/// Has a node leave the cluster for ever: its clients and its replicas go elsewhere, then it ends.
+/// Has a node leave the cluster permanently: its clients and its replicas go elsewhere, then it ends.
 #[utoipa::path(post, path = "/api/v1/nodes/{node}/leave", operation_id = "remove_node", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name"), BudgetParams), request_body = ChangeBody, responses((status = 200, description = "What it would mean (`dry_run`)", body = NodeChange), (status = 202, description = "It has begun", body = NodeChange)))]
 pub(super) async fn leave(
     _turn: Turn,

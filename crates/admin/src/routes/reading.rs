@@ -31,7 +31,7 @@ pub(super) fn body<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     // The error has the words of a library: the body is read again with errors of this file.
     let wrong = |detail: String| Problem::new(Kind::InvalidBody, detail);
     if text.trim_ascii().is_empty() {
-        let detail = "the body is empty; it is to be JSON";
+        let detail = "the body is empty; JSON is expected";
         return Err(wrong(detail.to_owned()).with("accepted", "JSON"));
     }
     let value = match serde_json::from_slice::<Value>(text) {

@@ -485,7 +485,7 @@ async fn a_problem_names_what_is_wrong_what_it_was_and_what_is_accepted() {
         assert!(document["accepted"].is_string(), "{path} {body}");
     }
     for (body, detail) in [
-        (" ", "the body is empty; it is to be JSON"),
+        (" ", "the body is empty; JSON is expected"),
         (
             "{\"client_id\": ",
             "the body ends within JSON, at line 1, column 14",
@@ -508,7 +508,7 @@ async fn a_problem_names_what_is_wrong_what_it_was_and_what_is_accepted() {
     let mut asked = request("POST", "/api/v1/lookup", &json!({"client_id": "a"}), None);
     let kind = "text/plain".parse().unwrap();
     asked.headers_mut().insert(header::CONTENT_TYPE, kind);
-    let detail = "the header Content-Type is `text/plain`; it is to be application/json";
+    let detail = "the Content-Type header is `text/plain`; application/json is expected";
     assert_eq!(stage.ask(asked).await.json()["detail"], detail);
 }
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Result<Role, Problem> {
     let node = &inspect.node;
     let Some(people) = node.rim.rights.people() else {
-        let why = "nobody can log in: http.userFile is not configured";
+        let why = "nobody can log in, because http.userFile is not configured";
         return Err(Problem::new(Kind::LoginFailed, why));
     };
     let turn = turn(node, &attempt).await?;
@@ -59,7 +59,7 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
             // Those who guess take half of a core at most.
             sleep(began.elapsed()).await;
             drop(check);
-            let why = "there is no such user, or the password is another one";
+            let why = "the user name or the password is wrong";
             Err(Problem::new(Kind::LoginFailed, why))
         }
     }
@@ -87,12 +87,12 @@ async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Probl
             Ok(attempt) => return Ok(attempt),
             Err(NotNow::Refused(_)) => {
                 return Err(wait(
-                    "logins of this user from this address have failed too often: they are not checked for a while (abuse.failedLogins)",
+                    "too many logins of this user from this address have failed; try again later (abuse.failedLogins)",
                 ));
             }
             Err(NotNow::Later) if Instant::now() >= ends => {
                 return Err(wait(
-                    "other logins of the address or the user are checked now",
+                    "other logins of the same address or user are being checked",
                 ));
             }
             Err(NotNow::Later) => sleep(AGAIN).await,

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 const SLOPES: &str = sizing::SLOPES;
 const PRICES: &str = sizing::PRICES;
 
-/// Say how many nodes of which machine a load takes, and what that costs a month.
+/// Estimate the nodes that a load needs, and their monthly cost.
 ///
 /// The load is a scenario of a report, a workload file, or what the options say; options change what a scenario says. Each
 /// term stands with its formula and the measured slope that it rests on. `heraldmq bench slopes` measures the slopes on your

@@ -11,7 +11,7 @@ use super::shown::{EXIT_CODES, Shown, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
-/// List what a person should see to, on all nodes.
+/// List the alarms of all nodes.
 ///
 /// SINCE is when the node has first seen it without interruption, also over a restart. Each node remembers the last 256 alarms that
 /// have ended.

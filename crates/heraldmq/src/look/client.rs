@@ -12,7 +12,7 @@ use super::shown::{EXIT_CODES, exit_code, get_client, path_of, print};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// Show one client: its connection, session, queue, subscriptions, and what it has lost. Or change what it is subscribed to.
+/// Show one client: its connection, session, queue, subscriptions and drops; or change its subscriptions.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct ClientArguments {

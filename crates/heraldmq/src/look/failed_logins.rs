@@ -11,7 +11,7 @@ use super::shown::{EXIT_CODES, Shown, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
-/// List who fails to log in: addresses with the user names that were tried there, those that failed most first.
+/// List failed logins by address and user name, most failures first.
 ///
 /// DENIED logins were judged; REFUSED ones were not, since too many of the user name had failed at the address, or since
 /// the same password had. Each node remembers 256 addresses, and the last 16 user names of each.

@@ -11,7 +11,7 @@ use super::shown::{EXIT_CODES, Shown, Walk, print_list, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
-/// List clients: connected ones, and sessions of those that are away.
+/// List clients that are connected or have a session.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct ClientsArguments {
@@ -63,7 +63,7 @@ pub(crate) fn clients(arguments: &ClientsArguments) -> Result<ExitCode, Failure>
     )
 }
 
-/// List the sessions in the stores, of connected clients and of those that are away.
+/// List the sessions in the stores, of connected and of disconnected clients.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct SessionsArguments {
@@ -92,7 +92,7 @@ pub(crate) fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failur
     print_list(&arguments.node, path, query, how, clients_table)
 }
 
-/// List what a node is configured with, who said so, and the nodes where it is otherwise.
+/// List the settings of a node, where each comes from, and nodes that differ.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct SettingsArguments {
@@ -361,7 +361,7 @@ fn nodes_table(rows: &[NodeRow]) -> Table {
     table
 }
 
-/// List messages that were dropped, the latest first.
+/// List dropped messages, latest first.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct DropsArguments {

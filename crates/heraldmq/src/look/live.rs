@@ -16,7 +16,7 @@ use crate::http_port::{HttpPort, parse};
 /// How long a client may be watched, in s.
 const LONGEST_S: u64 = 3_600;
 
-/// Show what the nodes have counted since they started.
+/// Show the counters of all nodes since they started.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct StatsArguments {
@@ -76,7 +76,7 @@ pub(crate) fn stats(arguments: &StatsArguments) -> Result<ExitCode, Failure> {
     Ok(exit_code(&stats.partial))
 }
 
-/// Print what happens on all nodes, as it happens.
+/// Print events of all nodes as they happen.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct EventsArguments {

@@ -11,7 +11,7 @@ use super::shown::{EXIT_CODES, exit_code, print};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// Say who would get a message now, and why others would not. Nothing is published.
+/// Explain who would receive a message, and why others would not. Nothing is published.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct MatchArguments {

@@ -11,7 +11,7 @@ use super::shown::{EXIT_CODES, Shown, Walk, path_of, print, print_list, print_wh
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// List the queues with most messages or bytes, or with the oldest message.
+/// List the largest queues by messages, bytes or age.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct QueuesArguments {
@@ -66,7 +66,7 @@ pub(super) fn queues_table(rows: &[QueueRow]) -> Table {
     table
 }
 
-/// List what waits for a client with a durable session, the oldest first, or drop it.
+/// List the queued messages of a durable session, oldest first, or drop them.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct QueueArguments {
@@ -147,7 +147,7 @@ fn queue_table(rows: &[QueuedMessage]) -> Table {
     table
 }
 
-/// List retained messages in the order of their topics.
+/// List retained messages by topic.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct RetainedArguments {

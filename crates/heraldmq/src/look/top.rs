@@ -18,7 +18,7 @@ use super::shown::{EXIT_CODES, exit_code, print};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// Show rates, the busiest clients and topics, the slowest clients, and the first queues, again and again.
+/// Show live rates, the busiest clients and topics, the slowest clients and the largest queues.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct TopArguments {

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::serve::data_dir;
 use damage::Wishes;
 
-/// Look at the data folder of a broker that does not run.
+/// Inspect, verify and repair the data folder of a stopped broker.
 ///
 /// `inspect` and `verify` read all of the folder, change nothing in it, and keep a broker from starting on
 /// it meanwhile. `recover` is for a cluster that has lost a majority of its nodes for good, and for a node
@@ -44,7 +44,7 @@ folder cannot be read, is in use, or is no data folder; 2 wrong command line.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what a data folder holds.
+    /// Show what a data folder contains.
     ///
     /// Sessions, queued and retained messages by shard, the fullest inboxes, the log, and what a broker
     /// would apply again when it starts.
@@ -56,7 +56,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Read all of a data folder, and say what is wrong with it.
+    /// Read a whole data folder and report errors.
     ///
     /// Prints OK, or one line for each finding: store, shard, key and what is wrong. What a broker
     /// repairs itself when it starts, a torn end of the log, is only noted.
