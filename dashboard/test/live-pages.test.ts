@@ -224,7 +224,7 @@ test("without a session one signs in over the page, which goes on", async () => 
       await button.waitFor();
       assert.equal(await button.isDisabled(), true);
       assert.equal(await button.getAttribute("title"), "needs operator");
-      assert.deepEqual(await page.evaluate("Object.keys(localStorage).sort()"), ["heraldmq.keys", "heraldmq.theme", "heraldmq.zone"], "no secret is kept");
+      assert.deepEqual(await page.evaluate("Object.keys(localStorage).sort()"), ["heraldmq.hidden-columns", "heraldmq.keys", "heraldmq.theme", "heraldmq.zone"], "no secret is kept");
     }, { base: signedOut, role: null });
   } finally {
     signedOut.close();
@@ -351,9 +351,9 @@ test("selected clients are disconnected, and the rows are ordered by a column", 
     assert.equal(await page.locator("th[aria-sort=descending]").count(), 1);
     assert.deepEqual(await names(), [...before].sort().reverse());
     await page.click("summary >> text=Columns");
-    await page.uncheck("label >> text=Address");
+    await page.uncheck(".columns-menu label:has-text('Address') input");
     assert.equal(await page.locator("main thead th", { hasText: "Address" }).count(), 0);
-    await page.check("label >> text=Address");
+    await page.check(".columns-menu label:has-text('Address') input");
   });
 });
 
