@@ -6,16 +6,21 @@
 //! Deliberately absent: what is an alarm (`inspect/alarms.rs`), when it is looked for it (`inspect/changes.rs`), and how other
 //! nodes and people are told.
 
+mod attention;
 mod record;
 
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
+pub(crate) use attention::{Attention, Seen, Thresholds, Waiting};
 pub(crate) use record::{Changed, Ended, Found, Raised};
 use record::{Kept, Record};
 
 use crate::json_file;
+
+/// The least time from one write of the file to the next, however often alarms begin and end.
+const WRITTEN_EVERY_MS: u64 = 5_000;
 
 /// The alarms and their file.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ struct State {
     record: Record,
     /// Whether the file lacks a change.
     is_behind: bool,
+    /// When it was written, or tried to be, for the last time.
+    tried_ms: Option<u64>,
     /// Whether the log has said that the file cannot be written, and it could not be since.
     has_failed: bool,
 }
@@ -54,12 +61,19 @@ impl Alarms {
     }
 
     /// What is an alarm at a time, in ms of Unix time: all of it. Says which alarms have begun and ended, and keeps that in the
-    /// file, for which it waits for the disk.
+    /// file, for which it waits for the disk. A change that comes soon after another is written some seconds later.
     pub(crate) fn handle_found(&self, found: Vec<Found>, now_ms: u64) -> Changed {
         let mut state = self.state.lock();
         let changed = state.record.handle_found(found, now_ms);
         state.is_behind |= !changed.is_empty();
-        let kept = state.is_behind.then(|| state.record.kept());
+        // The clock may have been set back.
+        let is_due = state
+            .tried_ms
+            .is_none_or(|tried| now_ms < tried || now_ms - tried >= WRITTEN_EVERY_MS);
+        let kept = (state.is_behind && is_due).then(|| state.record.kept());
+        if kept.is_some() {
+            state.tried_ms = Some(now_ms);
+        }
         drop(state);
         if let Some(kept) = kept {
             self.write(&kept);
@@ -77,7 +91,7 @@ impl Alarms {
         self.state.lock().record.ended().cloned().collect()
     }
 
-    /// A file that cannot be written now is written with the next look.
+    /// A file that cannot be written now is written some seconds later.
     fn write(&self, kept: &Kept) {
         let written = json_file::write(&self.path, kept);
         let mut state = self.state.lock();
@@ -115,14 +129,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let alarms = Alarms::open(folder.path());
         alarms.handle_found(vec![found("memory"), found("disk_full")], 10);
-        alarms.handle_found(vec![found("memory")], 20);
+        alarms.handle_found(vec![found("memory")], 5_020);
         let again = Alarms::open(folder.path());
         assert_eq!(raised(&again), []);
-        again.handle_found(vec![found("memory")], 90);
+        again.handle_found(vec![found("memory")], 5_090);
         assert_eq!(raised(&again), [("memory".to_owned(), 10)]);
         let ended = again.ended();
         let ended = ended.iter().map(|of| (&*of.alarm.name, of.until.0));
-        assert_eq!(ended.collect::<Vec<_>>(), [("disk_full", 20)]);
+        assert_eq!(ended.collect::<Vec<_>>(), [("disk_full", 5_020)]);
         // Nothing but the file is left in the folder.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -140,10 +154,30 @@ mod tests {
             detail: "for another reason".to_owned(),
             ..found("memory")
         };
-        alarms.handle_found(vec![other], 3);
+        alarms.handle_found(vec![other], 5_003);
         assert!(!path.exists());
-        alarms.handle_found(Vec::new(), 4);
+        alarms.handle_found(Vec::new(), 5_004);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn an_alarm_that_begins_and_ends_all_the_time_is_written_seldom() {
+        let folder = tempfile::tempdir().unwrap();
+        let alarms = Alarms::open(folder.path());
+        let path = folder.path().join("alarms.json");
+        let mut written = 0;
+        for second in 0..60_u64 {
+            let found = (second % 2 == 0).then(|| found("memory"));
+            alarms.handle_found(found.into_iter().collect(), second * 1_000);
+            written += u64::from(std::fs::remove_file(&path).is_ok());
+        }
+        assert_eq!(written, 12);
+        // What was not written is, even if nothing changes any more.
+        for second in 60..70 {
+            alarms.handle_found(Vec::new(), second * 1_000);
+        }
+        let again = Alarms::open(folder.path());
+        assert_eq!(again.ended().len(), 30);
     }
 
     #[test]
@@ -153,9 +187,9 @@ mod tests {
         let alarms = Alarms::open(&data_folder);
         alarms.handle_found(vec![found("memory")], 2);
         std::fs::create_dir(&data_folder).unwrap();
-        alarms.handle_found(vec![found("memory")], 3);
+        alarms.handle_found(vec![found("memory")], 5_003);
         let again = Alarms::open(&data_folder);
-        again.handle_found(vec![found("memory")], 9);
+        again.handle_found(vec![found("memory")], 5_009);
         assert_eq!(raised(&again), [("memory".to_owned(), 2)]);
     }
 

@@ -145,6 +145,7 @@ options! {
         group "retain" => retain: RetainConfig;
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;
+        group "attention" => attention: AttentionConfig;
     }
 
     /// This node as a member of a cluster. It is one if `host`, `seedEndpoints` or `clusterDomainName` is
@@ -422,6 +423,17 @@ options! {
         /// Threads that its shards live on. 0: one for four cores, and up to one for two, of which there are two where there are
         /// two cores, when splits have made more shards.
         fixed "threads" => threads: Option<NonZero<u16>>, range 0..=256;
+    }
+
+    /// From which counts on the node has an alarm.
+    pub struct AttentionConfig {
+        /// Messages dropped per second, on average of the last minute, from which on the node has the alarm `dropping`. 0: never.
+        live "dropsPerSecond" => drops_per_second: u32 = 1;
+        /// Full queues of persistent sessions whose shards the node leads from which on it has the alarm `queues_full`. 0: never.
+        live "fullQueues" => full_queues: u32 = 1;
+        /// Publishers that have waited for half of the last minute or more from which on the node has the alarm
+        /// `publishers_held`. More than 128 for each event loop are not counted. 0: never.
+        live "publishersHeld" => publishers_held: u32 = 10;
     }
 
     /// The `$SYS` topics.

@@ -77,7 +77,7 @@ function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
   const since = Number.isFinite(youngest) ? `, up since ${startedAt(youngest)}` : "";
   const one = health.nodes.length === 1;
   if (health.alarms.length > 0)
-    return <>{one ? "The node is up" : `All ${count(health.nodes.length)} nodes are up`}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a> {health.alarms.length === 1 ? "needs" : "need"} attention{since}.</>;
+    return <>{one ? "The node is up" : `All ${count(health.nodes.length)} nodes are up`}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a> {health.alarms.length === 1 ? "needs" : "need"} attention ({[...new Set(health.alarms.map((alarm) => words(alarm.name)))].join(", ")}){since}.</>;
   return <>{one ? "The node is healthy" : `All ${count(health.nodes.length)} nodes are healthy`}{since}.{versions(nodes)}</>;
 }
 

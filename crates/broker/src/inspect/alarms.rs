@@ -1,17 +1,22 @@
 //! What a person should see to.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use admin::cluster::{ClusterStatus, NodeId, Reach};
-use broker_core::Pressure;
+use admin::page::MissingReason;
+use broker_core::{Pressure, Share};
 use inspection::{Alarm, At, UnixMs};
 use transport::CertificateFacts;
 
+use super::loops;
 use super::rows::{self, Own};
 use super::state::Inspect;
-use crate::alarms::{Alarms, Found, Raised};
+use crate::alarms::{Alarms, Found, Raised, Thresholds, Waiting};
 use crate::control;
 use crate::disk_space::class_name;
+use crate::node::Node;
 
 /// What a person should see to now, as this node knows.
 pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
@@ -104,6 +109,37 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
         alarms.push(alarm("open_cluster", detail.to_owned()));
     }
     alarms
+}
+
+/// From which counts on this node has alarms.
+pub(super) fn thresholds(node: &Node) -> Thresholds {
+    let settings = node.settings.read();
+    Thresholds {
+        drops_per_s: settings.attention_drops_per_s,
+        full_queues: settings.attention_full_queues,
+        publishers_held: settings.attention_publishers_held,
+    }
+}
+
+/// Who has waited for half of the last minute or more, of the first `most` clients of each loop.
+pub(super) async fn waiting(
+    node: &Arc<Node>,
+    most: usize,
+) -> Result<Option<Waiting>, MissingReason> {
+    let rows = loops::longest_held(node, most).await?;
+    let is_least = rows.len() >= most;
+    let held = rows.into_iter().filter_map(|row| row.held);
+    let long = held.filter(|held| held.share >= Share(500));
+    let mut reasons: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for held in long {
+        *reasons.entry(held.reason.as_str()).or_default() += 1;
+    }
+    let most = reasons.iter().max_by_key(|(_, count)| **count);
+    Ok(most.map(|(reason, _)| Waiting {
+        publishers: reasons.values().sum(),
+        is_least,
+        reason,
+    }))
 }
 
 /// The alarms that are raised, as nodes tell each other.

@@ -10,12 +10,13 @@ use std::time::Duration;
 use admin::api::{EventKind, EventSubject, SubjectState};
 use admin::cluster::{ClusterStatus, NodeId, NodeState, Reach, ShardStatus, StoreName, Version};
 use authorization::Action;
+use broker_core::inspect::INSPECTED;
 use broker_core::{Drop, Drops, Reason};
 use store_state::api::Slot;
 
 use super::alarms;
 use super::state::Inspect;
-use crate::alarms::{Changed, Raised};
+use crate::alarms::{Attention, Changed, Raised, Seen, Waiting};
 use crate::events::{Event, shown};
 
 /// How often is looked.
@@ -24,17 +25,34 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Events of drops at a time; what other clients and reasons have is one more.
 const DROPS_TOLD: usize = 100;
 
+/// Looks from one question to the loops who waits to the next.
+const WAITING_ASKED_EVERY: u32 = 5;
+
+/// How long the loops may take to answer it.
+const WAITING_ANSWERED_WITHIN: Duration = Duration::from_millis(500);
+
 /// Tells what changes, until the node ends.
 pub(crate) async fn tell_changes(inspect: Arc<Inspect>) {
     let mut changes = Changes::new(inspect.node.drops.len());
     let mut interval = tokio::time::interval(PAUSE);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut waiting = None;
+    let mut looks = 0_u32;
     loop {
         interval.tick().await;
+        let is_asked = looks.is_multiple_of(WAITING_ASKED_EVERY);
+        looks = looks.wrapping_add(1);
+        if is_asked {
+            let asked = alarms::waiting(&inspect.node, INSPECTED);
+            // Loops that are too busy to answer leave what was known.
+            if let Ok(Ok(found)) = tokio::time::timeout(WAITING_ANSWERED_WITHIN, asked).await {
+                waiting = found;
+            }
+        }
         let inspect = Arc::clone(&inspect);
         // It waits for the locks of shards.
         let looked = tokio::task::spawn_blocking(move || {
-            changes.look(&inspect);
+            changes.look(&inspect, waiting);
             changes
         });
         changes = match looked.await {
@@ -55,6 +73,7 @@ struct Changes {
     led: Option<BTreeMap<String, Led>>,
     /// Of each list the number of the next drop.
     drops: Vec<u64>,
+    attention: Attention,
 }
 
 /// A shard that this node leads.
@@ -85,16 +104,26 @@ impl Changes {
             members: None,
             led: None,
             drops: vec![0; lists],
+            attention: Attention::default(),
         }
     }
 
-    fn look(&mut self, inspect: &Inspect) {
+    fn look(&mut self, inspect: &Inspect, waiting: Option<Waiting>) {
         let node = &inspect.node;
         let at_ms = node.rim.clock.now_ms();
         let mut told = self.handle_drops(&node.drops, at_ms);
         let status = inspect.control.status();
         told.extend(self.handle_status(&status, at_ms));
-        let found = alarms::find(inspect, &status);
+        let mut found = alarms::find(inspect, &status);
+        let seen = Seen {
+            dropped: Reason::all()
+                .map(|reason| (reason.as_str(), node.dropped(reason)))
+                .collect(),
+            full_queues: node.store().full_queues() as u64,
+            waiting,
+        };
+        let (thresholds, now) = (alarms::thresholds(node), inspect.started.elapsed());
+        found.extend(self.attention.handle_seen(&seen, thresholds, now));
         told.extend(of_alarms(inspect.alarms.handle_found(found, at_ms), at_ms));
         node.rim.events.handle_second(at_ms);
         for event in told {
