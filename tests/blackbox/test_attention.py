@@ -13,7 +13,7 @@ def test_drops_and_a_full_queue_are_alarms_until_they_are_over(name):
     # Each fills the queue, and 70 are dropped: more than 1 a second in a minute.
     sets = {"limits.session.queueMessages": 10, "limits.session.queueFull": "dropNewest"}
     with Broker(sets) as broker, broker.client(f"{name}-p") as publisher:
-        with broker.client(name, props={"session_expiry_interval": 600}) as subscriber:
+        with broker.client(name, props={"session_expiry": 600}) as subscriber:
             subscriber.subscribe(name, qos=1)
         until(lambda: broker.api(f"/api/v1/clients/{name}")["state"] == "away", what="the departure")
         assert alarms(broker) == {}
@@ -26,7 +26,7 @@ def test_drops_and_a_full_queue_are_alarms_until_they_are_over(name):
         out = run("alarms", "--url", f"http://127.0.0.1:{broker.http_port}")
         assert "dropping" in out.stdout and "queues_full" in out.stdout
         assert broker.api("/api/v1/health")["alarms"] != []
-        with broker.client(name, clean=False, props={"session_expiry_interval": 600}) as subscriber:
+        with broker.client(name, clean=False, props={"session_expiry": 600}) as subscriber:
             subscriber.take(10)
         until(lambda: alarms(broker) == {}, what="the end of both", timeout=120)
         assert alarms(broker, "?state=ended").keys() == {"dropping", "queues_full"}

@@ -163,7 +163,7 @@ def test_classes_leave_space_on_the_disk_by_their_own_marks(name):
         drop = next(drop for drop in broker.drops() if drop["reason"] == "disk_high_water")
         assert (drop["client_id"], drop["topic"]) == (device, f"{name}/a")
         alarms = lambda: [alarm["name"] for alarm in broker.api("/api/v1/health")["alarms"]]
-        until(lambda: alarms() == ["disk_high_water"], what="the alarm")
+        until(lambda: "disk_high_water" in alarms(), what="the alarm")
         assert broker.metric("heraldmq_disk_free_bytes") > 0
         # With `refuse`, the publisher is told.
         reload(broker, queueDiskFree=ALL_OF_IT, queueFull="refuse")

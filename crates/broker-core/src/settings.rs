@@ -61,12 +61,6 @@ pub struct Settings {
     pub memory_high_water: u64,
     /// Bytes of memory at which clients are refused; 0: by the machine's memory.
     pub memory_refuse: u64,
-    /// Messages dropped per second, over a minute, from which on that is an alarm. 0: never.
-    pub attention_drops_per_s: u64,
-    /// Full queues of persistent sessions from which on that is an alarm. 0: never.
-    pub attention_full_queues: u64,
-    /// Publishers that wait for half of a minute from which on that is an alarm. 0: never.
-    pub attention_publishers_held: u64,
 }
 
 impl Settings {

@@ -11,9 +11,10 @@ mod record;
 
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
+use config::AttentionConfig;
+use parking_lot::{Mutex, RwLock};
 
-pub(crate) use attention::{Attention, Seen, Thresholds, Waiting};
+pub(crate) use attention::{Attention, Count, Seen, Waiting};
 pub(crate) use record::{Changed, Ended, Found, Raised};
 use record::{Kept, Record};
 
@@ -26,6 +27,8 @@ const WRITTEN_EVERY_MS: u64 = 5_000;
 #[derive(Debug)]
 pub(crate) struct Alarms {
     path: PathBuf,
+    /// From which counts on there are alarms.
+    thresholds: RwLock<AttentionConfig>,
     state: Mutex<State>,
 }
 
@@ -43,7 +46,7 @@ struct State {
 impl Alarms {
     /// Reads what the file of the data folder holds. If it cannot be used, the log says so, and the times of alarms before this
     /// start are forgotten: no node stays away for that.
-    pub(crate) fn open(data_folder: &Path) -> Self {
+    pub(crate) fn open(data_folder: &Path, thresholds: &AttentionConfig) -> Self {
         let path = data_folder.join("alarms.json");
         let kept = json_file::read::<Kept>(&path).unwrap_or_else(|error| {
             let path = path.display();
@@ -56,8 +59,19 @@ impl Alarms {
         };
         Self {
             path,
+            thresholds: RwLock::new(thresholds.clone()),
             state: Mutex::new(state),
         }
+    }
+
+    /// From which counts on there are alarms now.
+    pub(crate) fn thresholds(&self) -> AttentionConfig {
+        self.thresholds.read().clone()
+    }
+
+    /// From the next look on there are alarms from these counts on.
+    pub(crate) fn configure(&self, thresholds: &AttentionConfig) {
+        *self.thresholds.write() = thresholds.clone();
     }
 
     /// What is an alarm at a time, in ms of Unix time: all of it. Says which alarms have begun and ended, and keeps that in the
@@ -111,6 +125,11 @@ impl Alarms {
 mod tests {
     use super::*;
 
+    fn open(folder: &Path) -> Alarms {
+        let thresholds = config::Config::default().attention;
+        Alarms::open(folder, &thresholds)
+    }
+
     fn found(name: &'static str) -> Found {
         Found {
             name,
@@ -127,10 +146,10 @@ mod tests {
     #[test]
     fn alarms_keep_their_times_over_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let alarms = Alarms::open(folder.path());
+        let alarms = open(folder.path());
         alarms.handle_found(vec![found("memory"), found("disk_full")], 10);
         alarms.handle_found(vec![found("memory")], 5_020);
-        let again = Alarms::open(folder.path());
+        let again = open(folder.path());
         assert_eq!(raised(&again), []);
         again.handle_found(vec![found("memory")], 5_090);
         assert_eq!(raised(&again), [("memory".to_owned(), 10)]);
@@ -144,7 +163,7 @@ mod tests {
     #[test]
     fn the_file_is_written_only_when_alarms_begin_or_end() {
         let folder = tempfile::tempdir().unwrap();
-        let alarms = Alarms::open(folder.path());
+        let alarms = open(folder.path());
         let path = folder.path().join("alarms.json");
         alarms.handle_found(Vec::new(), 1);
         assert!(!path.exists());
@@ -163,7 +182,7 @@ mod tests {
     #[test]
     fn an_alarm_that_begins_and_ends_all_the_time_is_written_seldom() {
         let folder = tempfile::tempdir().unwrap();
-        let alarms = Alarms::open(folder.path());
+        let alarms = open(folder.path());
         let path = folder.path().join("alarms.json");
         let mut written = 0;
         for second in 0..60_u64 {
@@ -176,7 +195,7 @@ mod tests {
         for second in 60..70 {
             alarms.handle_found(Vec::new(), second * 1_000);
         }
-        let again = Alarms::open(folder.path());
+        let again = open(folder.path());
         assert_eq!(again.ended().len(), 30);
     }
 
@@ -184,11 +203,11 @@ mod tests {
     fn a_file_that_could_not_be_written_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
         let data_folder = folder.path().join("data");
-        let alarms = Alarms::open(&data_folder);
+        let alarms = open(&data_folder);
         alarms.handle_found(vec![found("memory")], 2);
         std::fs::create_dir(&data_folder).unwrap();
         alarms.handle_found(vec![found("memory")], 5_003);
-        let again = Alarms::open(&data_folder);
+        let again = open(&data_folder);
         again.handle_found(vec![found("memory")], 5_009);
         assert_eq!(raised(&again), [("memory".to_owned(), 2)]);
     }
@@ -197,7 +216,7 @@ mod tests {
     fn a_damaged_file_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("alarms.json"), "{\"raised\":").unwrap();
-        let alarms = Alarms::open(folder.path());
+        let alarms = open(folder.path());
         alarms.handle_found(vec![found("memory")], 2);
         assert_eq!(raised(&alarms), [("memory".to_owned(), 2)]);
     }

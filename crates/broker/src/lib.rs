@@ -363,7 +363,7 @@ impl Broker {
             upgrade: Arc::clone(&upgrade),
             name: clustered::node_name(config),
             listeners: listeners.listening(),
-            alarms: Alarms::open(&config.data_dir),
+            alarms: Alarms::open(&config.data_dir, &config.attention),
         };
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
@@ -439,6 +439,7 @@ impl Broker {
             tls.reload(&mut reread);
         }
         *self.node.settings.write() = Arc::clone(&settings);
+        self.inspect.alarms.configure(&config.attention);
         self.node.guard.reload(&config.abuse);
         let keys = configure_rights(&self.node.rim.rights, &config.http);
         reread.tell("HTTP keys", reread::http_keys(config), keys.is_ok());

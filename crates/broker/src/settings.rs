@@ -94,9 +94,6 @@ pub(crate) fn settings(config: &Config, rules: Rules) -> Settings {
         node_user_share: limits.node.user_share.into(),
         recheck: config.authentication.recheck,
         sys_interval_ms: millis(config.sys.interval),
-        attention_drops_per_s: config.attention.drops_per_second.into(),
-        attention_full_queues: config.attention.full_queues.into(),
-        attention_publishers_held: config.attention.publishers_held.into(),
         memory_high_water: limits.node.memory_high_water.map_or(0, NonZero::get),
         memory_refuse: limits.node.memory_refuse.map_or(0, NonZero::get),
     }

@@ -1114,6 +1114,7 @@ fn exactly_these_options_reload() {
         "authentication.chain.",
         "authorization.",
         "abuse.",
+        "attention.",
         "clientClasses.",
     ];
     let single = [

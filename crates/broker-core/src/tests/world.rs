@@ -945,8 +945,5 @@ pub(crate) fn settings() -> Settings {
         recheck: None,
         memory_high_water: 0,
         memory_refuse: 0,
-        attention_drops_per_s: 0,
-        attention_full_queues: 0,
-        attention_publishers_held: 0,
     }
 }

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use config::AttentionConfig;
+
 use super::Found;
 
 /// How long a count is at its threshold before it is an alarm.
@@ -23,18 +25,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Between the counts of drops that are kept.
 const SLICE: Duration = Duration::from_secs(5);
 
-/// From which counts on there are alarms; 0: there is none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Thresholds {
-    pub(crate) drops_per_s: u64,
-    pub(crate) full_queues: u64,
-    pub(crate) publishers_held: u64,
-}
+/// How many there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Count(pub(crate) u64);
 
 /// Publishers that have waited for much of the last minute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) publishers: u64,
+    pub(crate) publishers: Count,
     /// Whether these are only those that were looked at.
     pub(crate) is_least: bool,
     /// Why most of them wait.
@@ -46,7 +44,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Seen {
     /// Messages dropped since the start, for every reason, in an order that does not change.
     pub(crate) dropped: Vec<(&'static str, u64)>,
-    pub(crate) full_queues: u64,
+    pub(crate) full_queues: Count,
     pub(crate) waiting: Option<Waiting>,
 }
 
@@ -65,17 +63,15 @@ impl Attention {
     pub(crate) fn handle_seen(
         &mut self,
         seen: &Seen,
-        thresholds: Thresholds,
+        thresholds: &AttentionConfig,
         now: Duration,
     ) -> Vec<Found> {
-        let Thresholds {
-            drops_per_s,
-            full_queues,
-            publishers_held,
-        } = thresholds;
+        let drops_per_s = u64::from(thresholds.drops_per_second);
+        let full_queues = u64::from(thresholds.full_queues);
+        let publishers_held = u64::from(thresholds.publishers_held);
         let drops = self.drops_of_the_minute(&seen.dropped, now);
         let sum: u64 = drops.iter().map(|(_, count)| count).sum();
-        let waiting = seen.waiting.map_or(0, |waiting| waiting.publishers);
+        let waiting = seen.waiting.map_or(0, |waiting| waiting.publishers.0);
         let is = |count: u64, threshold: u64| threshold > 0 && count >= threshold;
         let dropping = is(sum, drops_per_s.saturating_mul(MINUTE.as_secs()));
         let found = [
@@ -84,7 +80,7 @@ impl Attention {
                 .map(|detail| ("dropping", detail)),
             self.queues_full
                 .handle(
-                    is(seen.full_queues, full_queues).then(|| of_queues(seen.full_queues)),
+                    is(seen.full_queues.0, full_queues).then(|| of_queues(seen.full_queues)),
                     full_queues,
                     now,
                 )
@@ -149,7 +145,7 @@ fn of_drops(sum: u64, drops: &[(&'static str, u64)]) -> String {
     )
 }
 
-fn of_queues(full: u64) -> String {
+fn of_queues(Count(full): Count) -> String {
     match full {
         1 => "the queue of 1 session is full: messages for it are dropped or refused".to_owned(),
         _ => format!(
@@ -160,13 +156,13 @@ fn of_queues(full: u64) -> String {
 
 fn of_waiting(waiting: &Waiting) -> String {
     let least = if waiting.is_least { "at least " } else { "" };
-    let (noun, verb) = match waiting.publishers {
+    let (noun, verb) = match waiting.publishers.0 {
         1 => ("publisher", "has"),
         _ => ("publishers", "have"),
     };
     format!(
         "{least}{} {noun} {verb} waited for more than half of the last minute, most often with the reason {}",
-        waiting.publishers, waiting.reason
+        waiting.publishers.0, waiting.reason
     )
 }
 
@@ -206,8 +202,8 @@ impl Steady {
 mod tests {
     use super::*;
 
-    const ALL: Thresholds = Thresholds {
-        drops_per_s: 2,
+    const ALL: AttentionConfig = AttentionConfig {
+        drops_per_second: 2,
         full_queues: 1,
         publishers_held: 3,
     };
@@ -224,12 +220,12 @@ mod tests {
     }
 
     impl Script {
-        fn look(&mut self, thresholds: Thresholds) -> Vec<Found> {
+        fn look(&mut self, thresholds: &AttentionConfig) -> Vec<Found> {
             let seen = Seen {
                 dropped: vec![("queue_full", self.queue_full), ("expired", self.expired)],
-                full_queues: self.full_queues,
+                full_queues: Count(self.full_queues),
                 waiting: (self.waiting > 0).then_some(Waiting {
-                    publishers: self.waiting,
+                    publishers: Count(self.waiting),
                     is_least: false,
                     reason: "memory",
                 }),
@@ -243,7 +239,7 @@ mod tests {
         fn looks(&mut self, seconds: u64) -> Vec<&'static str> {
             let mut names = Vec::new();
             for _ in 0..seconds {
-                names = self.look(ALL).iter().map(|found| found.name).collect();
+                names = self.look(&ALL).iter().map(|found| found.name).collect();
             }
             names
         }
@@ -261,7 +257,7 @@ mod tests {
         assert!(script.looks(20).is_empty());
         (script.queue_full, script.expired) = (script.queue_full + 600, 61);
         assert!(script.looks(5).is_empty());
-        let found = script.look(ALL);
+        let found = script.look(&ALL);
         assert_eq!(found[0].name, "dropping");
         assert_eq!(
             found[0].detail,
@@ -305,7 +301,7 @@ mod tests {
         assert!(script.looks(60).is_empty());
         script.waiting = 3;
         assert_eq!(script.looks(6), ["publishers_held"]);
-        let said = script.look(ALL);
+        let said = script.look(&ALL);
         assert_eq!(
             said[0].detail,
             "3 publishers have waited for more than half of the last minute, most often with the reason memory"
@@ -320,11 +316,11 @@ mod tests {
             ..Script::default()
         };
         assert_eq!(script.looks(6), ["queues_full", "publishers_held"]);
-        let without = Thresholds {
-            drops_per_s: 0,
+        let without = AttentionConfig {
+            drops_per_second: 0,
             full_queues: 0,
             publishers_held: 0,
         };
-        assert!(script.look(without).is_empty());
+        assert!(script.look(&without).is_empty());
     }
 }

@@ -13,7 +13,7 @@ use transport::CertificateFacts;
 use super::loops;
 use super::rows::{self, Own};
 use super::state::Inspect;
-use crate::alarms::{Alarms, Found, Raised, Thresholds, Waiting};
+use crate::alarms::{Alarms, Count, Found, Raised, Waiting};
 use crate::control;
 use crate::disk_space::class_name;
 use crate::node::Node;
@@ -111,16 +111,6 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
     alarms
 }
 
-/// From which counts on this node has alarms.
-pub(super) fn thresholds(node: &Node) -> Thresholds {
-    let settings = node.settings.read();
-    Thresholds {
-        drops_per_s: settings.attention_drops_per_s,
-        full_queues: settings.attention_full_queues,
-        publishers_held: settings.attention_publishers_held,
-    }
-}
-
 /// Who has waited for half of the last minute or more, of the first `most` clients of each loop.
 pub(super) async fn waiting(
     node: &Arc<Node>,
@@ -136,7 +126,7 @@ pub(super) async fn waiting(
     }
     let most = reasons.iter().max_by_key(|(_, count)| **count);
     Ok(most.map(|(reason, _)| Waiting {
-        publishers: reasons.values().sum(),
+        publishers: Count(reasons.values().sum()),
         is_least,
         reason,
     }))

@@ -16,7 +16,7 @@ use store_state::api::Slot;
 
 use super::alarms;
 use super::state::Inspect;
-use crate::alarms::{Attention, Changed, Raised, Seen, Waiting};
+use crate::alarms::{Attention, Changed, Count, Raised, Seen, Waiting};
 use crate::events::{Event, shown};
 
 /// How often is looked.
@@ -119,11 +119,11 @@ impl Changes {
             dropped: Reason::all()
                 .map(|reason| (reason.as_str(), node.dropped(reason)))
                 .collect(),
-            full_queues: node.store().full_queues() as u64,
+            full_queues: Count(node.store().inspect().full_queues() as u64),
             waiting,
         };
-        let (thresholds, now) = (alarms::thresholds(node), inspect.started.elapsed());
-        found.extend(self.attention.handle_seen(&seen, thresholds, now));
+        let (thresholds, now) = (inspect.alarms.thresholds(), inspect.started.elapsed());
+        found.extend(self.attention.handle_seen(&seen, &thresholds, now));
         told.extend(of_alarms(inspect.alarms.handle_found(found, at_ms), at_ms));
         node.rim.events.handle_second(at_ms);
         for event in told {

@@ -37,7 +37,7 @@ pub(crate) struct Inspect {
     pub(super) name: String,
     pub(super) listeners: Vec<Listening>,
     pub(super) upgrade: Arc<Upgrade>,
-    pub(super) alarms: Alarms,
+    pub(crate) alarms: Alarms,
     pub(super) started: Instant,
     /// What it has counted in the last hour.
     pub(super) history: History,

@@ -120,6 +120,12 @@ impl fmt::Debug for Inspection<'_> {
 }
 
 impl Inspection<'_> {
+    /// Inboxes whose queues are full, of the shards that this node leads.
+    #[must_use]
+    pub fn full_queues(&self) -> usize {
+        self.inbox.sum(|machine| machine.counts().full)
+    }
+
     /// How long calls of `fdatasync` for the log took since the start.
     #[must_use]
     pub fn sync_times(&self) -> Snapshot {

@@ -179,12 +179,6 @@ impl Store {
         self.folder.reserve().keep();
     }
 
-    /// Inboxes whose queues are full, as [`StoreStats::full_queues`] counts them.
-    #[must_use]
-    pub fn full_queues(&self) -> usize {
-        self.inbox.sum(|machine| machine.counts().full)
-    }
-
     /// Figures for the metrics. `now`: by the time of the cluster.
     #[must_use]
     pub fn stats(&self, now: Timestamp) -> StoreStats {
@@ -205,7 +199,7 @@ impl Store {
                 self.session.sum(|machine| away_before(machine, before))
             }),
             inboxes: self.inbox.sum(|machine| machine.counts().inboxes as u64),
-            full_queues: self.full_queues(),
+            full_queues: self.inbox.sum(|machine| machine.counts().full),
             filter_bytes: self.inbox.sum_kept(|machine| machine.counts().filter_bytes),
             queued_messages: self.inbox.sum(|machine| machine.counts().messages),
             queued_bytes: self.inbox.sum(|machine| machine.counts().bytes),
