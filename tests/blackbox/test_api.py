@@ -69,7 +69,8 @@ def keys(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stage(keys):
-    with Broker({"http.keyFile": keys["file"], "limits.session.queueMessages": 5}) as broker:
+    quiet = {"attention.fullQueues": 0, "attention.dropsPerSecond": 0}
+    with Broker({"http.keyFile": keys["file"], "limits.session.queueMessages": 5, **quiet}) as broker:
         broker.operator = keys["operator"].read_text().strip()
         broker.key_file = keys["operator"]
         yield broker

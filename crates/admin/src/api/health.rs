@@ -26,7 +26,7 @@ pub struct Health {
 pub enum HealthState {
     /// All is as it should be.
     Ok,
-    /// Clients are served, and a person should see to something.
+    /// Clients are served, and an alarm needs attention. Alarms of counts (`dropping`, `queues_full`, `publishers_held`) alone leave it `ok`.
     Degraded,
     /// No node takes clients.
     Unavailable,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::input::{Body, BudgetParams, Params, Segment};
 use super::member;
-use crate::api::{Health, HealthState, NodeChange, NodeCheck, NodeRow};
+use crate::api::{Alarm, Health, HealthState, NodeChange, NodeCheck, NodeRow};
 use crate::api_state::Turn;
 use crate::backend::{Broker, Gathered, NodeCommand};
 use crate::cluster::{NodeState, Reach};
@@ -64,6 +64,13 @@ pub(super) async fn health(
     Ok(Json(judge(all, partial)))
 }
 
+/// Alarms of counts (`attention` in the configuration): clients have a problem, and the nodes are as they should be.
+const OF_COUNTS: [&str; 3] = ["dropping", "queues_full", "publishers_held"];
+
+fn degrades(alarm: &Alarm) -> bool {
+    !OF_COUNTS.contains(&alarm.name.as_str())
+}
+
 fn judge(rows: Vec<NodeRow>, partial: Vec<crate::page::Missing>) -> Health {
     let nodes: Vec<NodeCheck> = rows.iter().map(check).collect();
     let is_ready = |row: &NodeRow| row.health.as_ref().is_some_and(|health| health.ready);
@@ -72,7 +79,7 @@ fn judge(rows: Vec<NodeRow>, partial: Vec<crate::page::Missing>) -> Health {
     let alarms: Vec<_> = health.flat_map(|health| health.alarms).collect();
     let state = match serves {
         false => HealthState::Unavailable,
-        true if alarms.is_empty() && nodes.iter().all(|node| node.ok) => HealthState::Ok,
+        true if !alarms.iter().any(degrades) && nodes.iter().all(|node| node.ok) => HealthState::Ok,
         true => HealthState::Degraded,
     };
     Health {
