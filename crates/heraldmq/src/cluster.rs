@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             force,
             dry_run: true,
         } => {
-            let path = format!("/api/v1/nodes/{member}/evict");
+            let path = node_path(member, "evict");
             let answer = node.post(&path, &json!({ "dry_run": true, "force": force }));
             tell(&answer.map_err(Failure::refused)?)
         }
@@ -276,6 +276,19 @@ fn change(node: &HttpPort, what: &str, body: &Value) -> Result<(), Failure> {
     answer.map(drop).map_err(Failure::refused)
 }
 
+/// The path of an action on a node. Bytes of the node's name that have a meaning in a URL are percent-encoded.
+fn node_path(member: &str, action: &str) -> String {
+    let mut path = "/api/v1/nodes/".to_owned();
+    for byte in member.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => path.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => path.push(char::from(byte)),
+            _ => path += &format!("%{byte:02X}"),
+        }
+    }
+    path + "/" + action
+}
+
 /// Has a node drain or leave, ends its draining, or says what that would mean.
 fn change_node(node: &HttpPort, of: &OfNode, what: &str, end: bool) -> Result<(), Failure> {
     let OfNode { member, dry_run } = of;
@@ -290,7 +303,7 @@ fn change_node(node: &HttpPort, of: &OfNode, what: &str, end: bool) -> Result<()
             status.node.to_string()
         }
     };
-    let path = format!("/api/v1/nodes/{member}/{what}");
+    let path = node_path(&member, what);
     let answer = match end {
         true => node.delete(&path),
         false => node.post(&path, &json!({ "dry_run": dry_run })),
@@ -465,4 +478,21 @@ fn split(shard: &ShardStatus) -> String {
 fn list(nodes: &[NodeId]) -> String {
     let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
     nodes.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_the_name_of_a_node_percent_encoded() {
+        for (member, path) in [
+            ("5f3a90c2d1e4b867", "/api/v1/nodes/5f3a90c2d1e4b867/drain"),
+            ("mq-2.a_b~c", "/api/v1/nodes/mq-2.a_b~c/drain"),
+            ("a/b?c#d", "/api/v1/nodes/a%2Fb%3Fc%23d/drain"),
+            ("100% ü", "/api/v1/nodes/100%25%20%C3%BC/drain"),
+        ] {
+            assert_eq!(node_path(member, "drain"), path);
+        }
+    }
 }
