@@ -495,6 +495,16 @@ def test_sub_formats(broker, name):
     assert got.stdout == f"{name}|1|1|1|x\n", got
 
 
+def test_the_url_of_commands_may_come_from_the_environment(broker):
+    def nodes(url, *args):
+        return subprocess.run([BINARY, "nodes", *args], capture_output=True, text=True, env={**environment(), "HERALDMQ_URL": url})
+
+    here, nowhere = f"http://127.0.0.1:{broker.http_port}", "http://127.0.0.1:1"
+    assert nodes(here).returncode == 0
+    assert nowhere in nodes(nowhere).stderr
+    assert nodes(nowhere, "--url", here).returncode == 0
+
+
 def test_sub_removes_what_was_retained(broker, name):
     with broker.client(name) as client:
         for number in range(40):

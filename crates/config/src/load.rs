@@ -28,6 +28,10 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Problems after which the rest of a file is not looked at.
 const MAX_PROBLEMS: usize = 50;
 
+/// Variables with the prefix that are no options: the first one would be the group `log`, which cannot be set as a whole; the others
+/// are of the commands that ask a broker, and often stand in the shell that starts one.
+const NOT_OPTIONS: [&str; 3] = ["HERALDMQ_LOG", "HERALDMQ_URL", "HERALDMQ_KEY_FILE"];
+
 const PREFIX: &str = "HERALDMQ_";
 
 /// Groups and beginnings of names that are so much the broker's own that a variable without [`PREFIX`] which begins like
@@ -59,7 +63,7 @@ impl Config {
     /// Puts the configuration together.
     ///
     /// `env` may hold the whole environment: names that do not begin with `HERALDMQ_` have no effect, and a
-    /// warning if an option is called so; `HERALDMQ_LOG` is passed over. Each entry of `sets` is `key=value`.
+    /// warning if an option is called so; `HERALDMQ_LOG`, `HERALDMQ_URL` and `HERALDMQ_KEY_FILE` are passed over. Each entry of `sets` is `key=value`.
     ///
     /// # Errors
     /// Every problem that was found, in the order of the layers. Checks across options run only
@@ -168,8 +172,7 @@ impl Loader {
         let mut seen = BTreeSet::new();
         for (name, value) in variables {
             let upper = name.to_ascii_uppercase();
-            // Also the path of the group `log`, which cannot be set as a whole.
-            if upper == "HERALDMQ_LOG" {
+            if NOT_OPTIONS.contains(&upper.as_str()) {
                 continue;
             }
             let known = catalog()

@@ -894,6 +894,8 @@ fn unknown_variables_name_the_nearest() {
 fn variables_that_are_not_options_are_left_alone() {
     let env = [
         ("HERALDMQ_LOG", "debug"),
+        ("HERALDMQ_URL", "http://10.0.0.1:8091"),
+        ("HERALDMQ_KEY_FILE", "operator.key"),
         ("HERALDMQX", "1"),
         ("PATH", "/bin"),
         ("HÉRALDMQ_X", "1"),

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct HttpPort {
     /// The broker's HTTP port.
-    #[arg(long, default_value = "http://127.0.0.1:8091")]
+    #[arg(long, env = "HERALDMQ_URL", default_value = "http://127.0.0.1:8091")]
     url: String,
     /// File with a key of `heraldmq api-key add`, or with the token that the broker has in `http.tokenFile`.
     #[arg(
