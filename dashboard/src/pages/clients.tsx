@@ -49,10 +49,10 @@ export function Clients() {
           { head: "Node", width: 9, by: (row) => row.node_name, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
           { head: "For", width: 12, figure: true, by: (row) => (row.since ? -Date.parse(row.since) : null), cell: (row) => <Ago at={row.since} /> },
           { head: "User", width: 12, by: (row) => row.user, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
-          { head: "Address", width: 18, by: (row) => row.address, cell: (row) => row.address ?? "" },
+          { head: "Address", width: 17, by: (row) => row.address, cell: (row) => row.address ?? "" },
           { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
           { head: "Queued", width: 9, figure: true, by: (row) => row.queue_messages, cell: (row) => count(row.queue_messages) },
-          { head: "Held back", width: 15, by: (row) => row.held?.share_percent, cell: (row) => row.held && <span title={heldBecause(row.held.reason)}>{share(row.held)} {words(row.held.reason)}</span> },
+          { head: "Held back", width: 11, figure: true, by: (row) => row.held?.share_percent, cell: (row) => row.held && <span title={`${words(row.held.reason)}: ${heldBecause(row.held.reason)}`}>{share(row.held)}</span> },
           { head: "Actions", width: 15.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
         ]} />}
       <Pager pages={pages} what="client" />

@@ -74,11 +74,11 @@ function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
   if (failing.length > 0)
     return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "not as it should be"}`).join("; ")}.</>;
   const youngest = nodes ? Math.min(...nodes.map((node) => node.health?.uptime_s ?? Infinity)) : Infinity;
-  const since = Number.isFinite(youngest) ? `, up since ${startedAt(youngest)}` : "";
+  const since = Number.isFinite(youngest) ? ` since ${startedAt(youngest)}` : "";
   const one = health.nodes.length === 1;
   if (health.alarms.length > 0)
-    return <>{one ? "The node is up" : `All ${count(health.nodes.length)} nodes are up`}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a> {health.alarms.length === 1 ? "needs" : "need"} attention ({[...new Set(health.alarms.map((alarm) => words(alarm.name)))].join(", ")}){since}.</>;
-  return <>{one ? "The node is healthy" : `All ${count(health.nodes.length)} nodes are healthy`}{since}.{versions(nodes)}</>;
+    return <>{one ? "The node is up" : `All ${count(health.nodes.length)} nodes are up`}{since}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a> {health.alarms.length === 1 ? "needs" : "need"} attention ({[...new Set(health.alarms.map((alarm) => words(alarm.name)))].join(", ")}).</>;
+  return <>{one ? "The node is healthy and has been up" : `All ${count(health.nodes.length)} nodes are healthy and have been up`}{since}.{versions(nodes)}</>;
 }
 
 /** What runs here. */
