@@ -78,9 +78,16 @@ fn what_was_only_in_the_log_is_counted_and_applied_again() {
     node.stop();
 }
 
+/// A copy of a folder that a node may be writing to, in an order in which it could have crashed: files before folders, since the log
+/// says first where its entries end, and the log last, since tables never have what it lacks.
 pub(crate) fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    let entries = std::fs::read_dir(from).unwrap().map(Result::unwrap);
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_by_key(|entry| {
+        let is_log = entry.file_name() == "log";
+        (entry.file_type().unwrap().is_dir(), is_log)
+    });
+    for entry in entries {
         let target = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             std::fs::create_dir(&target).unwrap();
