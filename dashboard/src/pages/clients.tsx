@@ -45,15 +45,15 @@ export function Clients() {
         ? <Empty>{missingOf(pages.value).length > 0 ? "No client matches on the nodes that answered." : asked.order === "held" ? "No client has waited within the last minute." : "No client matches. Clear a filter or shorten the prefix: clients are found by the beginning of their identifier."}</Empty>
         : <Table label="Clients" open choose="clients" rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
           { head: "Client", by: (row) => row.client_id, cell: (row) => <span class="in-place">{may("operator") && <input type="checkbox" aria-label={`select ${visible(row.client_id).slice(0, 60)}`} disabled={row.state !== "connected"} checked={chosen.includes(row.client_id)} onChange={(event) => select(row.client_id, event.currentTarget.checked)} />}<ClientLink id={row.client_id} /></span> },
-          { head: "State", width: 13, by: (row) => row.state, cell: (row) => <State is={row.state} /> },
-          { head: "Node", width: 9, by: (row) => row.node_name, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
-          { head: "For", width: 12, figure: true, by: (row) => (row.since ? -Date.parse(row.since) : null), cell: (row) => <Ago at={row.since} /> },
-          { head: "User", width: 12, by: (row) => row.user, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
+          { head: "State", width: 12, by: (row) => row.state, cell: (row) => <State is={row.state} /> },
+          { head: "Node", width: 8, by: (row) => row.node_name, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
+          { head: "For", width: 11, figure: true, by: (row) => (row.since ? -Date.parse(row.since) : null), cell: (row) => <Ago at={row.since} /> },
+          { head: "User", width: 11, by: (row) => row.user, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
           { head: "Address", width: 17, by: (row) => row.address, cell: (row) => row.address ?? "" },
-          { head: "Session", width: 9, cell: (row) => (row.durable ? "durable" : "clean") },
-          { head: "Queued", width: 9, figure: true, by: (row) => row.queue_messages, cell: (row) => count(row.queue_messages) },
-          { head: "Held back", width: 11, figure: true, by: (row) => row.held?.share_percent, cell: (row) => row.held && <span title={`${words(row.held.reason)}: ${heldBecause(row.held.reason)}`}>{share(row.held)}</span> },
-          { head: "Actions", width: 15.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
+          { head: "Session", width: 8, cell: (row) => (row.durable ? "durable" : "clean") },
+          { head: "Queued", width: 8, figure: true, by: (row) => row.queue_messages, cell: (row) => count(row.queue_messages) },
+          { head: "Held back", width: 10, figure: true, by: (row) => row.held?.share_percent, cell: (row) => row.held && <span title={`${words(row.held.reason)}: ${heldBecause(row.held.reason)}`}>{share(row.held)}</span> },
+          { head: "Actions", width: 13.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
         ]} />}
       <Pager pages={pages} what="client" />
       {leavingAll && <DisconnectAll ids={chosen} close={() => setLeavingAll(false)} done={(what) => { setDone(what); setSelected([]); pages.again(); }} />}
