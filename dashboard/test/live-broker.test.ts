@@ -53,6 +53,17 @@ async function withContext(run: (context: BrowserContext) => Promise<void>) {
 
 const client = (name: string) => new Client(cluster.nodes[0].mqtt, name, { session: 600 }).open();
 
+test("a cluster that nobody has used says where clients connect, and how", () => withContext(async (context) => {
+  await at(context, 0, "", async (page) => {
+    await signIn(page, "viewer");
+    const steps = page.locator(".first-steps");
+    await steps.waitFor();
+    const said = await steps.innerText();
+    assert.match(said, new RegExp(`127\\.0\\.0\\.1:${cluster.nodes[0].mqtt} \\(MQTT\\)`));
+    assert.match(said, new RegExp(`heraldmq pub -h 127\\.0\\.0\\.1 -p (${cluster.nodes.map((node: any) => node.mqtt).join("|")}) -t hello -m world`));
+  });
+}));
+
 test("an operator signs in, disconnects a client at another node, and signs out", () => withContext(async (context) => {
   const held = await client("press-1");
   await at(context, 1, "", async (page) => {

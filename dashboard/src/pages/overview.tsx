@@ -87,23 +87,25 @@ function versions(nodes: NodeRow[] | undefined): string {
   return all.length === 0 ? "" : ` HeraldMQ ${all.map(visible).join(" and ")}.`;
 }
 
+const protocols: Record<string, string> = { tcp: "MQTT", tls: "MQTT over TLS", ws: "MQTT over WebSocket", wss: "MQTT over WebSocket and TLS" };
+
 /** On a broker that nobody has used yet: where clients connect, and how to send a first message. */
 function FirstSteps({ total }: { total: Stats["total"] | undefined }) {
   const isUnused = total !== undefined && total.sessions === 0 && total.connections === 0 && total.messages_in === 0;
   const listeners = usePolled((abort) => (isUnused ? get("/listeners", {}, {}, abort) : Promise.resolve(null)), 10_000, [isUnused]);
-  const rows = (listeners.value?.items ?? []).filter((row) => row.kind.startsWith("mqtt"));
+  const rows = (listeners.value?.items ?? []).filter((row) => row.kind in protocols);
   if (!isUnused || rows.length === 0) return null;
-  const plain = rows.find((row) => row.kind === "mqtt") ?? rows[0]!;
-  const [host, port] = place(plain.address);
+  const plain = rows.find((row) => row.kind === "tcp");
+  const [host, port] = plain ? place(plain.address) : [];
   const to = `-h ${host} -p ${port}`;
   return (
     <section class="panel first-steps">
       <h2>No client has connected yet</h2>
-      <p>Clients connect to {rows.map((row, n) => <span key={`${row.node}${row.address}`}>{n > 0 && ", "}<code>{visible(place(row.address).join(":"))}</code> ({words(row.kind.replaceAll("-", " "))})</span>)}. To send a first message:</p>
+      <p>Clients connect to {rows.map((row, n) => <span key={`${row.node}${row.address}`}>{n > 0 && ", "}<code>{visible(place(row.address).join(":"))}</code> ({protocols[row.kind]})</span>)}. To send a first message:</p>
       <ul>
-        <li>with HeraldMQ: <code>{`heraldmq sub ${to} -t hello`}</code> in one terminal, <code>{`heraldmq pub ${to} -t hello -m world`}</code> in another;</li>
-        <li>with Mosquitto: <code>{`mosquitto_pub ${to} -t hello -m world`}</code>;</li>
-        <li>in this browser: <a href="try.html">Try it</a>.</li>
+        {plain && <li>with HeraldMQ: <code>{`heraldmq sub ${to} -t hello`}</code> in one terminal, <code>{`heraldmq pub ${to} -t hello -m world`}</code> in another</li>}
+        {plain && <li>with Mosquitto: <code>{`mosquitto_pub ${to} -t hello -m world`}</code></li>}
+        <li>in this browser, with a WebSocket listener: <a href="try.html">Try it</a></li>
       </ul>
     </section>
   );
