@@ -88,6 +88,7 @@ export type Page_ListenerRow = { items: ({ accepted: number | null; address: str
 export type Page_NodeRow = { items: ({ address: string | null; clock_offset_ms: number | null; connections: number | null; health: NodeHealth | null; incarnation: number; node: NodeId; node_name: string; reach: Reach; state: NodeState; version: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_QueueRow = { items: ({ bytes: number; class: string; client_id: string; in_per_s: number | null; limit_bytes: number; limit_messages: number; messages: number; node: NodeId; node_name: string; oldest_at: At | null; out_per_s: number | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_QueuedMessage = { items: ({ encoding: Encoding; expires_at: At | null; group: string | null; payload: string | null; payload_bytes: number; qos: number; retain: boolean; sequence: BigNumber; topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_RefusedLoginsRow = { items: ({ address: string | null; cause: string; client_id: string | null; count: number; detail: string | null; explanation: string; first: At; last: At; listener: string | null; node: NodeId; node_name: string; user: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_RetainedLevelRow = { items: ({ has_message: boolean; has_more_below: boolean; topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_RetainedRow = { items: ({ expires_at: At | null; payload_bytes: number; qos: number; topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_SessionDrops = { items: ({ client_id: string; dropped: number; first: At; last: At; node: NodeId; node_name: string; reasons: Record<string, number> })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -108,6 +109,7 @@ export type Rate = number;
 export type Reach = "up" | "suspect" | "down";
 export type Receiver = { client_id: string | null; detail: string | null; filter: string; group: string | null; members: number | null; node: NodeId | null; node_name: string | null; outcome: Outcome; qos: number; reason: string | null; rule: Verdict | null; state: ClientState | null };
 export type RecentDrop = { at: At; reason: string; topic: string };
+export type RefusedLoginsRow = { address: string | null; cause: string; client_id: string | null; count: number; detail: string | null; explanation: string; first: At; last: At; listener: string | null; node: NodeId; node_name: string; user: string | null };
 export type RetainedLevelRow = { has_message: boolean; has_more_below: boolean; topic: string };
 export type RetainedRow = { expires_at: At | null; payload_bytes: number; qos: number; topic: string };
 export type Role = "viewer" | "operator" | "administrator";
@@ -162,6 +164,7 @@ export interface Get {
   "/nodes/{node}": { answer: NodeRow; body: null };
   "/openapi.json": { answer: null; body: null };
   "/queues": { answer: Page_QueueRow; body: null };
+  "/refused-logins": { answer: Page_RefusedLoginsRow; body: null };
   "/retained": { answer: Page_RetainedRow; body: null };
   "/retained/levels": { answer: Page_RetainedLevelRow; body: null };
   "/retained/message": { answer: Message; body: null };

@@ -15,8 +15,9 @@ use crate::api::{
     ClientOrder, ClientRow, ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone,
     Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
     NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow,
-    QueuedMessage, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow,
-    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
+    QueuedMessage, RefusedLoginsRow, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow,
+    ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
+    WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -411,6 +412,14 @@ pub trait Traffic: fmt::Debug + Send + Sync + 'static {
 
     /// Who fails to log in, those that failed most first.
     fn failed_logins(&self, budget: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>>;
+
+    /// Who was not let in on a node or on all, and why, the latest first.
+    fn refused_logins(
+        &self,
+        node: Option<NodeId>,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<RefusedLoginsRow>>>;
 
     /// What a shard has cost each node while it led it, in the last hour.
     fn shard_history(

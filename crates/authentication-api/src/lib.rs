@@ -101,12 +101,30 @@ pub enum Verdict {
 /// Why a client may not connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denial {
-    /// User name, password, token or proof are wrong, or no authenticator knows the client.
-    Credentials,
+    /// No authenticator knows the user, or the client has named none.
+    UnknownUser,
+    /// The user is known, and the password or the proof is another one.
+    WrongPassword,
+    /// CONNECT names another user than the certificate does.
+    OtherUser,
+    /// An authenticator has denied the client, and does not tell a wrong user from a wrong password: one of tokens, or a
+    /// service.
+    Denied,
     /// They were genuine, and have ended: a token that was signed as it should be, and is too old. Nobody has guessed.
     Ended,
     /// An authenticator could not be asked.
     Unavailable,
+}
+
+impl Denial {
+    /// Whether what the client has shown may be a guess.
+    #[must_use]
+    pub fn is_guess(self) -> bool {
+        match self {
+            Self::UnknownUser | Self::WrongPassword | Self::OtherUser | Self::Denied => true,
+            Self::Ended | Self::Unavailable => false,
+        }
+    }
 }
 
 /// What enhanced authentication (MQTT 5.0 §4.12) goes on with.

@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, pin::Pin};
 
-use authentication_api::{Credentials, DatabaseUser, Identity};
+use authentication_api::{Credentials, DatabaseUser, Denial, Identity};
 
 /// One authenticator of the chain.
 pub(crate) trait Authenticator: Send + Sync + fmt::Debug {
@@ -32,9 +32,7 @@ pub(crate) enum Opinion {
     /// It may connect.
     Allow(Box<Identity>),
     /// It may not, whoever comes next in the chain.
-    Deny,
-    /// It may not any more: what it shows is genuine, and has ended.
-    Ended,
+    Deny(Denial),
     /// It is not known here: the next is asked.
     Ignore,
     /// There is no answer; why, for the log, without secrets.

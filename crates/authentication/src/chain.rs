@@ -135,8 +135,7 @@ impl Chain {
         for member in &self.members {
             match member.authenticator.look_up(user).await {
                 Opinion::Allow(identity) => return Verdict::Allow(identity),
-                Opinion::Deny => return Verdict::Deny(Denial::Credentials),
-                Opinion::Ended => return Verdict::Deny(Denial::Ended),
+                Opinion::Deny(denial) => return Verdict::Deny(denial),
                 Opinion::Ignore => {}
                 Opinion::Failed(reason) => {
                     member.report(&reason);
@@ -144,7 +143,7 @@ impl Chain {
                 }
             }
         }
-        Verdict::Deny(Denial::Credentials)
+        Verdict::Deny(Denial::UnknownUser)
     }
 
     /// Asks one after the other.
@@ -152,8 +151,7 @@ impl Chain {
         for member in &self.members {
             match member.authenticator.authenticate(credentials).await {
                 Opinion::Allow(identity) => return Verdict::Allow(identity),
-                Opinion::Deny => return Verdict::Deny(Denial::Credentials),
-                Opinion::Ended => return Verdict::Deny(Denial::Ended),
+                Opinion::Deny(denial) => return Verdict::Deny(denial),
                 Opinion::Ignore => {}
                 Opinion::Failed(reason) => {
                     member.report(&reason);
@@ -161,7 +159,7 @@ impl Chain {
                 }
             }
         }
-        Verdict::Deny(Denial::Credentials)
+        Verdict::Deny(Denial::UnknownUser)
     }
 }
 

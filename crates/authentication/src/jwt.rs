@@ -15,7 +15,7 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
-use authentication_api::{Credentials, Identity};
+use authentication_api::{Credentials, Denial, Identity};
 
 use crate::{
     authenticator::{Asked, Authenticator, Opinion},
@@ -112,11 +112,11 @@ impl Jwt {
             Ok(identity) => Opinion::Allow(Box::new(identity)),
             Err(Refusal::Token(reason)) => {
                 tracing::debug!(authenticator = self.name, "a token is refused: {reason}");
-                Opinion::Deny
+                Opinion::Deny(Denial::Denied)
             }
             Err(Refusal::Ended) => {
                 tracing::debug!(authenticator = self.name, "a token has ended");
-                Opinion::Ended
+                Opinion::Deny(Denial::Ended)
             }
             Err(Refusal::NoKeys(reason)) => Opinion::Failed(reason),
         }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use authentication_api::{Credentials, Identity, Secret, Source};
+use authentication_api::{Credentials, Denial, Identity, Secret, Source};
 
 use crate::{
     authenticator::{Asked, Authenticator, Opinion},
@@ -45,7 +45,7 @@ impl PasswordFile {
                 source: Source::PasswordFile,
                 ..Identity::default()
             })),
-            Ok(Some(false)) => Opinion::Deny,
+            Ok(Some(false)) => Opinion::Deny(Denial::WrongPassword),
             Ok(None) => Opinion::Ignore,
             Err(error) => Opinion::Failed(format!("a password could not be checked: {error}")),
         }

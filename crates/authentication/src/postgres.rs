@@ -26,7 +26,7 @@ use crate::file;
 use crate::hash_threads::HashThreads;
 use crate::password_hash::PasswordHash;
 use crate::tls_client::{authorities, tls_client};
-use authentication_api::{Credentials, DatabaseUser, Identity, Secret};
+use authentication_api::{Credentials, DatabaseUser, Denial, Identity, Secret};
 use pool::{Pool, Queries};
 use tls::Tls;
 
@@ -141,11 +141,11 @@ impl Postgres {
         let user = User::read(row).map_err(bad_row)?;
         let rules = rules(&found.rules).map_err(bad_row)?;
         let Some(password) = &credentials.password else {
-            return Ok(Opinion::Deny);
+            return Ok(Opinion::Deny(Denial::WrongPassword));
         };
         *self.decoy.lock() = Some(Arc::clone(&user.hash));
         if !self.fits(user.hash, password).await? {
-            return Ok(Opinion::Deny);
+            return Ok(Opinion::Deny(Denial::WrongPassword));
         }
         Ok(Opinion::Allow(Box::new(Identity {
             username: credentials.username.clone(),

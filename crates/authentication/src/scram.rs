@@ -87,15 +87,19 @@ pub(crate) fn begin(files: &[ScramUsers], method: &str, data: &[u8]) -> Option<S
     let mechanism = Mechanism::of_method(method)?;
     let first_file = files.first()?;
     let Some(client_first) = ClientFirst::parse(data) else {
-        return Some(Step::Denied(Denial::Credentials));
+        return Some(Step::Denied(Denial::Denied));
     };
     let name = &client_first.name;
-    let keys = files
+    let known = files
         .iter()
-        .find_map(|file| file.users.scram_keys(name, mechanism).cloned())
-        .or_else(|| first_file.made_up(name, mechanism))?;
+        .find_map(|file| file.users.scram_keys(name, mechanism).cloned());
+    let failure = match known {
+        Some(_) => Denial::WrongPassword,
+        None => Denial::UnknownUser,
+    };
+    let keys = known.or_else(|| first_file.made_up(name, mechanism))?;
     Some(match random::<NONCE_BYTES>() {
-        Ok(nonce) => Exchange::begin(client_first, keys, &STANDARD.encode(nonce)),
+        Ok(nonce) => Exchange::begin(client_first, (keys, failure), &STANDARD.encode(nonce)),
         Err(Unspecified) => Step::Denied(Denial::Unavailable),
     })
 }
@@ -111,6 +115,8 @@ fn random<const BYTES: usize>() -> Result<[u8; BYTES], Unspecified> {
 pub(crate) struct Exchange {
     name: Box<str>,
     keys: ScramKeys,
+    /// What it is if the proof is wrong.
+    failure: Denial,
     /// How the client's last message must begin: its header and both nonces.
     channel_and_nonce: String,
     /// The messages up to here, as they are signed.
@@ -118,7 +124,11 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    fn begin(client: ClientFirst<'_>, keys: ScramKeys, server_nonce: &str) -> Step {
+    fn begin(
+        client: ClientFirst<'_>,
+        (keys, failure): (ScramKeys, Denial),
+        server_nonce: &str,
+    ) -> Step {
         let nonce = format!("{}{server_nonce}", client.nonce);
         let server_first = format!(
             "r={nonce},s={},i={}",
@@ -128,6 +138,7 @@ impl Exchange {
         let exchange = Self {
             name: client.name.into(),
             keys,
+            failure,
             channel_and_nonce: format!("c={},r={nonce}", STANDARD.encode(client.header)),
             messages: format!("{},{server_first}", client.bare),
         };
@@ -183,7 +194,7 @@ impl authentication_api::Exchange for Exchange {
                 }),
                 server_final.into_bytes(),
             ),
-            None => Step::Denied(Denial::Credentials),
+            None => Step::Denied(self.failure),
         }
     }
 }

@@ -131,7 +131,7 @@ impl Authentication {
     }
 
     /// Looks a user of a database up again, without a password. `reply` is called once, from another thread, with
-    /// [`Denial::Credentials`] if there is no such user. One user is looked up at a time; the others wait.
+    /// [`Denial::UnknownUser`] if there is no such user. One user is looked up at a time; the others wait.
     pub fn look_up(&self, user: Arc<DatabaseUser>, reply: impl FnOnce(Verdict) + Send + 'static) {
         let mut login = Login::begin(&self.pending, reply);
         let chain = Arc::clone(&self.chain.read());

@@ -2,7 +2,7 @@
 
 use std::future;
 
-use authentication_api::{Credentials, Identity};
+use authentication_api::{Credentials, Denial, Identity};
 
 use crate::authenticator::{Asked, Authenticator, Opinion};
 
@@ -34,7 +34,7 @@ fn opinion(credentials: &Credentials) -> Opinion {
         return Opinion::Ignore;
     };
     match &credentials.username {
-        Some(said) if said != certified => Opinion::Deny,
+        Some(said) if said != certified => Opinion::Deny(Denial::OtherUser),
         _ => Opinion::Allow(Box::new(Identity {
             username: Some(certified.clone()),
             ..Identity::default()
@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn another_user_name_is_denied() {
         let opinion = opinion(&credentials(Some("bob"), Some("alice")));
-        assert!(matches!(opinion, Opinion::Deny), "{opinion:?}");
+        assert!(
+            matches!(opinion, Opinion::Deny(Denial::OtherUser)),
+            "{opinion:?}"
+        );
     }
 
     #[test]

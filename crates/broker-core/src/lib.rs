@@ -53,6 +53,7 @@ pub use backpressure::pairs::HeldBy;
 pub use backpressure::slow::SlowSubscribers;
 pub use clients::{Done, FromLoop, LoopMessage};
 pub use connect::departures::Departure;
+pub use connect::refused::{Cause, RefusedLogin};
 pub use dispatch::ClientLoop;
 pub use drops::{Drop, Drops, DropsSince, Reason};
 pub use events::{

@@ -12,6 +12,7 @@ use net_api::PeerAddress;
 use store_state::api::Store;
 
 use crate::clients::message::LoopMessage;
+use crate::connect::refused::RefusedLogin;
 use crate::events::{ClientEvent, SessionEvent, SubscriptionEvent};
 use crate::node::Node;
 use crate::peers::Links;
@@ -75,7 +76,7 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
     );
 
     /// Has a user of a database looked up again, without a password; what `answered` makes of the verdict is sent to a
-    /// loop. [`Denial::Credentials`](authentication_api::Denial::Credentials): there is no such user.
+    /// loop. [`Denial::UnknownUser`](authentication_api::Denial::UnknownUser): there is no such user.
     fn look_up(
         &self,
         loop_index: usize,
@@ -88,6 +89,9 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
 
     /// Something has happened to a client, for those who watch. Nobody watches unless a process lets them.
     fn tell(&self, _: &ClientEvent<'_>) {}
+
+    /// A client was not let in, for those who look for the cause. All are told: strangers choose how many there are.
+    fn tell_refused(&self, _: &RefusedLogin<'_>) {}
 
     /// A subscription was added or removed, for those who watch. There may be many at once.
     fn tell_subscription(&self, _: &SubscriptionEvent<'_>) {}

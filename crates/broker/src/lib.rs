@@ -38,6 +38,7 @@ mod people;
 mod process_metrics;
 mod purging;
 mod queue_metrics;
+mod refused_logins;
 mod reread;
 mod rule_file;
 mod settings;

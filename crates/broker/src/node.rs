@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use admin::Rights;
 use authentication::Authentication;
 use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
-use broker_core::{ClientEvent, LoopMessage, Rim, SessionEvent, SubscriptionEvent};
+use broker_core::{ClientEvent, LoopMessage, RefusedLogin, Rim, SessionEvent, SubscriptionEvent};
 use config::Networks;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
@@ -24,6 +24,7 @@ use crate::listeners::Peers;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
 use crate::purging::Purges;
+use crate::refused_logins::RefusedLogins;
 use crate::sys::SysTopics;
 
 /// A node of this process.
@@ -47,6 +48,7 @@ pub(crate) struct Process {
     pub(crate) descriptors: Shares,
     /// What has happened.
     pub(crate) events: Events,
+    pub(crate) refused_logins: RefusedLogins,
     /// Who is let in.
     pub(crate) authentication: Authentication,
     /// Queues that operators empty.
@@ -86,6 +88,7 @@ impl Process {
             disk,
             descriptors,
             events: Events::default(),
+            refused_logins: RefusedLogins::default(),
             purges: Purges::default(),
             authentication,
             rights: Arc::default(),
@@ -270,6 +273,11 @@ impl Rim for Process {
 
     fn tell(&self, event: &ClientEvent<'_>) {
         self.events.handle_client(event, self.clock.now_ms());
+    }
+
+    fn tell_refused(&self, refused: &RefusedLogin<'_>) {
+        self.refused_logins
+            .handle_client(refused, self.clock.now_ms());
     }
 
     fn tell_subscription(&self, event: &SubscriptionEvent<'_>) {

@@ -1,4 +1,4 @@
-//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `alarms`, `failed-logins`, `queues`,
+//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `alarms`, `failed-logins`, `refused-logins`, `queues`,
 //! `queue`, `retained`, `stats`, `top`, `events`: what is in a running broker, from any of its nodes, by the HTTP API.
 //!
 //! Deliberately absent: what is asked of which node; the one at `--url` asks the others.
@@ -11,6 +11,7 @@ mod lists;
 mod live;
 mod matching;
 mod messages;
+mod refused_logins;
 mod shown;
 mod top;
 
@@ -28,6 +29,7 @@ use lists::{
 use live::{EventsArguments, StatsArguments};
 use matching::MatchArguments;
 use messages::{QueueArguments, QueuesArguments, RetainedArguments};
+use refused_logins::RefusedLoginsArguments;
 use top::TopArguments;
 
 /// A command on a running broker.
@@ -43,6 +45,7 @@ pub(crate) enum Command {
     Drops(DropsArguments),
     Alarms(AlarmsArguments),
     FailedLogins(FailedLoginsArguments),
+    RefusedLogins(RefusedLoginsArguments),
     Queues(QueuesArguments),
     Queue(QueueArguments),
     Retained(RetainedArguments),
@@ -65,6 +68,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Drops(arguments) => lists::drops(arguments),
         Command::Alarms(arguments) => alarms::alarms(arguments),
         Command::FailedLogins(arguments) => failed_logins::failed_logins(arguments),
+        Command::RefusedLogins(arguments) => refused_logins::refused_logins(arguments),
         Command::Queues(arguments) => messages::queues(arguments),
         Command::Queue(arguments) => messages::queue(arguments),
         Command::Retained(arguments) => messages::retained(arguments),

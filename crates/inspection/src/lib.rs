@@ -42,8 +42,8 @@ pub use matching::{
 pub use messages::{
     BusyClient, BusyOrder, BusyPart, BusyRates, BusyRole, BusyTopic, Encoding, FailedLoginsRow,
     FailedUser, Held, HolderRow, Message, MessagesAnswer, MessagesQuestion, PlaceRange, QueueOrder,
-    QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedPart, RetainedRow, SessionDrops,
-    UserProperty, WaitingPart, WaitingQuestion, WatchedClient,
+    QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow, RetainedLevelRow, RetainedPart,
+    RetainedRow, SessionDrops, UserProperty, WaitingPart, WaitingQuestion, WatchedClient,
 };
 pub use node::{
     Alarm, Counts, DrainProgress, HistoryPart, ListenerCertificate, ListenerRow, LoginSession,

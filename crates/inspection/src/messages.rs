@@ -66,6 +66,11 @@ pub enum MessagesQuestion {
     },
     /// Who fails to log in there.
     FailedLogins,
+    /// Who was not let in there, and why, the latest first.
+    RefusedLogins {
+        /// How many.
+        limit: Limit,
+    },
     /// Alarms that have ended there.
     EndedAlarms,
     /// What sessions have lost there, those first that have lost something last.
@@ -100,6 +105,8 @@ pub enum MessagesAnswer {
     Busy(BusyPart),
     /// Who fails to log in.
     FailedLogins(Vec<FailedLoginsRow>),
+    /// Who was not let in, and why.
+    RefusedLogins(Vec<RefusedLoginsRow>),
     /// Alarms that have ended, the latest first.
     EndedAlarms(Vec<Alarm>),
     /// What sessions have lost.
@@ -459,6 +466,35 @@ pub struct FailedLoginsRow {
     pub last: At,
     /// The user names that were tried last, those that failed most first: 16 at most.
     pub users: Vec<FailedUser>,
+}
+
+/// Logins of an address and a user name that a node has refused for the same cause.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RefusedLoginsRow {
+    /// Where.
+    pub node: NodeId,
+    /// What people call that node.
+    pub node_name: String,
+    /// The address; of IPv6 the /64 network that it is in. `None`: a Unix socket.
+    pub address: Option<String>,
+    /// The first 128 bytes of the user name; `None`: no user name was given.
+    pub user: Option<String>,
+    /// The first 128 bytes of the client identifier that was given last.
+    pub client_id: Option<String>,
+    /// The kind of the listener that was connected to last; `None`: the HTTP API.
+    pub listener: Option<String>,
+    /// The name of the cause. Later versions have more.
+    pub cause: String,
+    /// The cause as a sentence.
+    pub explanation: String,
+    /// The first 128 bytes of what exactly was wrong last.
+    pub detail: Option<String>,
+    /// How often.
+    pub count: u64,
+    /// When the first one was refused.
+    pub first: At,
+    /// When the last one was.
+    pub last: At,
 }
 
 /// A user name that has failed at an address.

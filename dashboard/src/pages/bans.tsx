@@ -7,6 +7,7 @@ import { Action, Confirm } from "../dialog";
 import { middle, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
 import { Empty, Failed, Head, isStale } from "../notices";
+import { RefusedLogins } from "../refused";
 import { Table } from "../table";
 import { ClientLink, Foreign, Moment } from "../text";
 
@@ -38,6 +39,7 @@ export function Bans() {
             : <Action needs="operator" onClick={() => setAsked(row.id)}>Remove</Action> },
         ]} />}
       <Pager pages={bans} what="ban" />
+      <RefusedLogins />
       {adding && <Add close={() => setAdding(false)} done={bans.again} />}
     </>
   );

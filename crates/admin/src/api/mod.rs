@@ -29,7 +29,7 @@ pub use client::{
 };
 pub use drops::{DropRow, DropTotals, HolderRow, SessionDrops};
 pub use event::{Event, EventKind, EventSubject, Gap, Happened, SubjectState};
-pub use failed_login::{FailedLoginsRow, FailedUser};
+pub use failed_login::{FailedLoginsRow, FailedUser, RefusedLoginsRow};
 pub use health::{Health, HealthState, NodeCheck};
 pub use history::{History, NodeHistory, Series, ShardName};
 pub use login::{Credentials, Me};

@@ -14,7 +14,7 @@ use super::input::{Body, BudgetParams, Params, Segment, word};
 use super::member;
 use super::reading::{wrong_field, wrong_parameter};
 use super::settings::HistoryQuery;
-use crate::api::{Alarm, FailedLoginsRow, History, ListenerRow, ShardName, ShardRow};
+use crate::api::{Alarm, History, ListenerRow, ShardName, ShardRow};
 use crate::api_state::Turn;
 use crate::backend::{Broker, Gathered};
 use crate::cluster::{Change, ClusterStatus, StoreName};
@@ -132,18 +132,6 @@ pub(super) async fn listeners(
     Params(budget): Params<BudgetParams>,
 ) -> Result<Json<Page<ListenerRow>>, Problem> {
     Ok(Json(broker.listeners(budget.budget()?).await?.page()))
-}
-
-/// Who fails to log in, on all nodes: addresses with the user names that were tried there, those that failed most first. 100
-/// addresses of each node.
-#[utoipa::path(get, path = "/api/v1/failed-logins", operation_id = "list_failed_logins", tag = "bans", params(BudgetParams), responses((status = 200, description = "The addresses", body = Page<FailedLoginsRow>)))]
-pub(super) async fn failed_logins(
-    _turn: Turn,
-    State(broker): State<Arc<dyn Broker>>,
-    Params(budget): Params<BudgetParams>,
-) -> Result<Json<Page<FailedLoginsRow>>, Problem> {
-    let rows = broker.traffic().failed_logins(budget.budget()?);
-    Ok(Json(rows.await?.page()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

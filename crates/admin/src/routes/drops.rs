@@ -1,6 +1,7 @@
 //! `/drops` and `/backpressure`: what did not get through, and who has held whom back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -12,6 +13,7 @@ use super::member;
 use crate::api::{DropRow, DropTotals, HolderRow, SessionDrops};
 use crate::api_state::Turn;
 use crate::backend::{Broker, DropFilter};
+use crate::cluster::NodeId;
 use crate::page::{List, Missing, Page};
 use crate::problem::Problem;
 
@@ -112,6 +114,20 @@ pub(super) struct FirstQuery {
     budget_ms: Option<String>,
 }
 
+impl FirstQuery {
+    /// The node, the most items, and how long the answer may take.
+    pub(super) fn read(
+        &self,
+        broker: &Arc<dyn Broker>,
+    ) -> Result<(Option<NodeId>, u16, Duration), Problem> {
+        Ok((
+            member::parameter(broker, self.node.as_deref())?,
+            limit(self.limit.as_deref())?,
+            budget(self.budget_ms.as_deref())?,
+        ))
+    }
+}
+
 /// What sessions have lost, those first that have lost something last. A row is what one node has counted.
 #[utoipa::path(get, path = "/api/v1/drops/sessions", operation_id = "list_session_drops", tag = "drops", params(FirstQuery), responses((status = 200, description = "The sessions", body = Page<SessionDrops>)))]
 pub(super) async fn sessions(
@@ -119,11 +135,8 @@ pub(super) async fn sessions(
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<FirstQuery>,
 ) -> Result<Json<Page<SessionDrops>>, Problem> {
-    let node = member::parameter(&broker, query.node.as_deref())?;
-    let limit = limit(query.limit.as_deref())?;
-    let drops = broker
-        .traffic()
-        .session_drops(node, limit, budget(query.budget_ms.as_deref())?);
+    let (node, limit, budget) = query.read(&broker)?;
+    let drops = broker.traffic().session_drops(node, limit, budget);
     Ok(Json(drops.await?.page()))
 }
 
@@ -134,10 +147,7 @@ pub(super) async fn holders(
     State(broker): State<Arc<dyn Broker>>,
     Params(query): Params<FirstQuery>,
 ) -> Result<Json<Page<HolderRow>>, Problem> {
-    let node = member::parameter(&broker, query.node.as_deref())?;
-    let limit = limit(query.limit.as_deref())?;
-    let holders = broker
-        .traffic()
-        .holders(node, limit, budget(query.budget_ms.as_deref())?);
+    let (node, limit, budget) = query.read(&broker)?;
+    let holders = broker.traffic().holders(node, limit, budget);
     Ok(Json(holders.await?.page()))
 }

@@ -14,6 +14,7 @@ mod events;
 mod health;
 mod input;
 mod login;
+mod logins;
 mod matching;
 mod member;
 mod messages;
@@ -137,7 +138,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(top::topics))
             .routes(routes!(events::stream))
             .routes(routes!(events::watch))
-            .routes(routes!(cluster::failed_logins))
+            .routes(routes!(logins::failed_logins))
             .routes(routes!(drops::list))
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))
@@ -160,6 +161,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             ))
             .routes(routes!(messages::queue_with_payloads))
             .routes(routes!(messages::purge_queue))
+            .routes(routes!(logins::refused_logins))
             .routes(routes!(bans::add))
             .routes(routes!(bans::remove))
             .routes(routes!(cluster::drain))

@@ -56,7 +56,7 @@ fn allow() -> Opinion {
 }
 
 fn deny() -> Opinion {
-    Opinion::Deny
+    Opinion::Deny(Denial::WrongPassword)
 }
 
 fn ignore() -> Opinion {
@@ -74,7 +74,7 @@ async fn the_first_that_allows_or_denies_decides() {
     assert_eq!(asked, 2);
 
     let (verdict, asked) = ask(&[ignore, deny, allow]).await;
-    assert!(matches!(verdict, Verdict::Deny(Denial::Credentials)));
+    assert!(matches!(verdict, Verdict::Deny(Denial::WrongPassword)));
     assert_eq!(asked, 2);
 }
 
@@ -82,7 +82,7 @@ async fn the_first_that_allows_or_denies_decides() {
 async fn whom_nobody_knows_is_denied() {
     for opinions in [&[][..], &[ignore as fn() -> Opinion, ignore]] {
         let (verdict, _) = ask(opinions).await;
-        assert!(matches!(verdict, Verdict::Deny(Denial::Credentials)));
+        assert!(matches!(verdict, Verdict::Deny(Denial::UnknownUser)));
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::acl::{self, AclEntry};
 use crate::authenticator::Opinion;
-use authentication_api::{Credentials, Identity};
+use authentication_api::{Credentials, Denial, Identity};
 
 /// What the server says about a client, whatever its user name.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Answer {
                 username: credentials.username.clone(),
                 ..identity
             })),
-            Self::Deny => Opinion::Deny,
+            Self::Deny => Opinion::Deny(Denial::Denied),
             Self::Ignore => Opinion::Ignore,
         }
     }

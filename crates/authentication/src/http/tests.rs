@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Http;
 use crate::authenticator::{Authenticator, Opinion};
-use authentication_api::{Credentials, Secret};
+use authentication_api::{Credentials, Denial, Secret};
 
 /// A server that notes what it is asked.
 struct Server {
@@ -176,7 +176,7 @@ async fn denies_and_ignores() {
     let http = open(&settings(&server.url));
     assert!(matches!(
         http.authenticate(&credentials("x")).await,
-        Opinion::Deny
+        Opinion::Deny(Denial::Denied)
     ));
     let server = Server::that_says(200, r#"{"result": "ignore"}"#).await;
     let http = open(&settings(&server.url));

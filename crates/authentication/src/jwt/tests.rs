@@ -172,7 +172,7 @@ fn identity(opinion: Opinion) -> Identity {
 }
 
 fn is_denied(opinion: &Opinion) -> bool {
-    matches!(opinion, Opinion::Deny)
+    matches!(opinion, Opinion::Deny(Denial::Denied))
 }
 
 #[tokio::test]
@@ -281,7 +281,10 @@ async fn a_token_counts_for_its_time_and_the_leeway() {
     // What was genuine and has ended is no guess.
     for claims in [json!({"exp": now - leeway - 2}), json!({"exp": 0})] {
         let opinion = setup.claimed(&claims).await;
-        assert!(matches!(opinion, Opinion::Ended), "{claims}: {opinion:?}");
+        assert!(
+            matches!(opinion, Opinion::Deny(Denial::Ended)),
+            "{claims}: {opinion:?}"
+        );
     }
     for claims in [
         json!({"exp": -1}),

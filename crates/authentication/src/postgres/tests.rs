@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Postgres;
 use crate::authenticator::{Authenticator, Opinion};
 use crate::hash_threads::HashThreads;
-use authentication_api::{Credentials, Identity, Secret};
+use authentication_api::{Credentials, Denial, Identity, Secret};
 use server::{PASSWORD, Server};
 
 /// How long a test waits for what must come true.
@@ -134,7 +134,7 @@ async fn users_and_their_rules() {
 
     assert!(matches!(
         opinion(&postgres, "anna", "guess").await,
-        Opinion::Deny
+        Opinion::Deny(Denial::WrongPassword)
     ));
     assert!(matches!(
         opinion(&postgres, "nobody", "secret").await,
@@ -146,7 +146,7 @@ async fn users_and_their_rules() {
     };
     assert!(matches!(
         postgres.authenticate(&without_password).await,
-        Opinion::Deny
+        Opinion::Deny(Denial::WrongPassword)
     ));
     let without_name = Credentials {
         username: None,

@@ -28,7 +28,11 @@ fn begin(
     let client = ClientFirst::parse(client_first.as_bytes()).expect(client_first);
     let keys = file.users.scram_keys(&client.name, mechanism).cloned();
     let keys = keys.expect("a user of the file");
-    challenge(Exchange::begin(client, keys, SERVER_NONCE))
+    challenge(Exchange::begin(
+        client,
+        (keys, Denial::WrongPassword),
+        SERVER_NONCE,
+    ))
 }
 
 fn challenge(step: Step) -> (String, Box<dyn authentication_api::Exchange>) {
@@ -39,7 +43,7 @@ fn challenge(step: Step) -> (String, Box<dyn authentication_api::Exchange>) {
 }
 
 fn is_denied(step: &Step) -> bool {
-    matches!(step, Step::Denied(Denial::Credentials))
+    matches!(step, Step::Denied(denial) if denial.is_guess())
 }
 
 #[test]
@@ -181,7 +185,13 @@ fn an_unknown_user_is_asked_like_a_known_one_and_denied_at_the_end() {
 
     let nonce = mallory.split_once(',').expect("a nonce").0;
     let answer = format!("c=biws,{nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
-    assert!(is_denied(&exchange.answer(answer.as_bytes())));
+    let denied = exchange.answer(answer.as_bytes());
+    assert!(matches!(denied, Step::Denied(Denial::UnknownUser)));
+    let (alice, exchange) = ask("user", USERS);
+    let nonce = alice.split_once(',').expect("a nonce").0;
+    let answer = format!("c=biws,{nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+    let denied = exchange.answer(answer.as_bytes());
+    assert!(matches!(denied, Step::Denied(Denial::WrongPassword)));
     // Nobody has such keys: salt and iterations are made up as well.
     assert!(salt_and_iterations(&ask("mallory", "").0).ends_with("==,i=15000"));
 }

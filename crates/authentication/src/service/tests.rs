@@ -72,7 +72,7 @@ fn allowed(verdict: Verdict) -> Box<Identity> {
 }
 
 fn is_denied(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Deny(Denial::Credentials))
+    matches!(verdict, Verdict::Deny(denial) if denial.is_guess())
 }
 
 #[test]

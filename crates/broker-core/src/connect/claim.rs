@@ -27,6 +27,7 @@ use store_state::session::{
 use crate::clients::{LoopIo, dismiss};
 use crate::connect::inbox::{CREDIT, Elsewhere, Inbox, Stored};
 use crate::connect::joining::{ClaimStage, Joining, Waiter};
+use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::ClientLoop;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::excerpt::excerpt;
@@ -104,8 +105,9 @@ impl<R: Rim> ClientLoop<R> {
         {
             let version = client.session.version();
             self.base.node.count_disconnected();
-            let refusal = Some((version, ReasonCode::ServerUnavailable));
-            self.base.refuse(io, connection, refusal);
+            let answer = Some((version, ReasonCode::ServerUnavailable));
+            let why = (client.who(), Cause::TakenForDead);
+            self.base.refuse(io, connection, answer, why);
         }
     }
 
@@ -383,11 +385,12 @@ impl<R: Rim> ClientLoop<R> {
                 "a client is refused: the store cannot record it"
             );
         }
-        let reason = match failure {
+        let code = match failure {
             Failure::Full | Failure::TooLong => ReasonCode::QuotaExceeded,
             Failure::Stopped | Failure::Moved => ReasonCode::ServerUnavailable,
         };
-        self.turn_away(io, key, reason);
+        let cause = Cause::Store;
+        self.turn_away(io, key, Refused { code, cause });
     }
 
     /// The client has connected to another node since: this connection of it is closed.
@@ -405,7 +408,11 @@ impl<R: Rim> ClientLoop<R> {
                 self.clients.user_of(key).as_deref(),
             );
         }
-        self.turn_away(io, key, ReasonCode::NotAuthorized);
+        let refused = Refused {
+            code: ReasonCode::NotAuthorized,
+            cause: Cause::SessionOfAnotherUser,
+        };
+        self.turn_away(io, key, refused);
     }
 
     /// Counts a client that is refused because its identifier has a session of another user.
@@ -427,17 +434,17 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A client that joins is answered with a refusal.
-    fn turn_away(&mut self, io: &mut impl LoopIo, key: Key, reason: ReasonCode) {
+    fn turn_away(&mut self, io: &mut impl LoopIo, key: Key, refused: Refused) {
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };
-        let version = client.session.version();
-        let connection = client.connection.take();
-        self.forget_joining(io, key);
-        if let Some(connection) = connection {
+        let answer = Some((client.session.version(), refused.code));
+        if let Some(connection) = client.connection.take() {
             self.base.node.count_disconnected();
-            self.base.refuse(io, connection, Some((version, reason)));
+            let why = (client.who(), refused.cause);
+            self.base.refuse(io, connection, answer, why);
         }
+        self.forget_joining(io, key);
     }
 
     /// A client whose session ends with its connection. `epoch`: what the store recorded it under.

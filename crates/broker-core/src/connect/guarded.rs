@@ -1,11 +1,11 @@
 //! Who is not let in, and who may not stay: what the guard says, carried out.
 
-use guard::Source;
+use guard::Refusal;
 use mqtt_proto::{Connect, ReasonCode};
 use net_api::{ConnectionId, Key, PeerAddress};
 
 use crate::clients::{LoopIo, Timer};
-use crate::connect::login_stage::refusal_code;
+use crate::connect::refused::{Cause, Refused, Who};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
@@ -20,19 +20,23 @@ impl<R: Rim> ClientLoop<R> {
         io: &mut impl LoopIo,
         connection: ConnectionId,
         connect: &Connect<'_>,
-    ) -> Result<(), ReasonCode> {
+    ) -> Result<(), Refused> {
         if self.base.is_proxied(io, connection)
             && let Some(peer) = io.peer(connection)
-            && !self.is_let_in(io, connection, peer)
         {
-            return Err(ReasonCode::ConnectionRateExceeded);
+            self.base
+                .admit_connection(io, connection, peer)
+                .map_err(|of| Refused {
+                    code: ReasonCode::ConnectionRateExceeded,
+                    cause: Cause::Guard(of),
+                })?;
         }
         let source = self.base.source_of(io, connection);
         self.base
             .node
             .guard
             .admit_login(source, connect.username, connect.client_id, io.now_ms())
-            .map_err(refusal_code)
+            .map_err(Refused::by_guard)
     }
 
     /// Whether a connection may be kept, by where it comes from.
@@ -42,28 +46,17 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         peer: PeerAddress,
     ) -> bool {
-        let now_ms = io.now_ms();
-        // A Unix domain socket has no address.
-        let Some(ip) = peer.ip() else {
+        let Err(refusal) = self.base.admit_connection(io, connection, peer) else {
             return true;
         };
-        let is_proxied = self.base.is_proxied(io, connection);
-        let source = Source { ip, is_proxied };
-        match self.base.node.guard.admit_connection(source, now_ms) {
-            Ok(ticket) => {
-                if let Some(ticket) = ticket {
-                    io.attach(connection, Box::new(ticket));
-                }
-                true
-            }
-            Err(refusal) => {
-                if let Some(left_out) = self.base.node.lines.refusals.take(now_ms) {
-                    let reason = refusal.as_str();
-                    tracing::info!(%peer, reason, left_out, "a connection is refused");
-                }
-                false
-            }
+        let refused = Refused::by_guard(refusal);
+        let who = Who::default();
+        self.base.tell_refused(io, connection, who, refused.cause);
+        if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
+            let reason = refused.reason();
+            tracing::info!(%peer, reason, left_out, "a connection is refused");
         }
+        false
     }
 
     /// Whether a client whose CONNECT has succeeded may stay; if not, it is disconnected. It has connected
@@ -74,7 +67,15 @@ impl<R: Rim> ClientLoop<R> {
         };
         let source = client.connection.and_then(|id| self.base.source_of(io, id));
         let client_id = client.session.client_id();
+        let tell = |refusal| {
+            if let Some(connection) = client.connection {
+                let who = client.who();
+                self.base
+                    .tell_refused(io, connection, who, Cause::Guard(refusal));
+            }
+        };
         if self.is_banned(io, key) {
+            tell(Refusal::Banned);
             self.base.end(key, ReasonCode::AdministrativeAction);
             return false;
         }
@@ -85,6 +86,7 @@ impl<R: Rim> ClientLoop<R> {
             .connected(source, client_id, io.now_ms())
             .is_err()
         {
+            tell(Refusal::Flapping);
             if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                 let client_id = excerpt(client_id);
                 tracing::info!(

@@ -16,6 +16,7 @@ use net_api::{ConnectionId, Key};
 
 use crate::clients::{LoopIo, LoopMessage, Timer};
 use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage};
+use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::{ClientLoop, Violated};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
@@ -46,16 +47,19 @@ impl<R: Rim> ClientLoop<R> {
                 Progress::Waits
             }
             // [MQTT-3.1.0-2]
-            Stage::Challenged { .. } => Progress::Refused(ReasonCode::ProtocolError),
+            Stage::Challenged { .. } => protocol_error(),
             Stage::New | Stage::Postponed => match connect.properties.authentication_method {
                 Some(method) => {
                     let data = connect.properties.authentication_data.unwrap_or_default();
                     let step = self.base.node.rim.begin_exchange(method, data);
                     // [MQTT-4.12.0-1]
                     let Some(step) = step else {
-                        return Progress::Refused(ReasonCode::BadAuthenticationMethod);
+                        return Progress::Refused(Refused {
+                            code: ReasonCode::BadAuthenticationMethod,
+                            cause: Cause::AuthenticationMethod,
+                        });
                     };
-                    if let Step::Denied(Denial::Credentials) = step {
+                    if matches!(&step, Step::Denied(denial) if denial.is_guess()) {
                         // It named nobody.
                         let shown = Shown {
                             username: None,
@@ -83,10 +87,15 @@ impl<R: Rim> ClientLoop<R> {
                                     Login { came_us, stage },
                                 );
                             }
-                            Err(NotNow::Refused(refusal)) => return Progress::NotJudged(refusal),
+                            Err(NotNow::Refused(refusal)) => {
+                                return Progress::Refused(Refused::by_guard(refusal));
+                            }
                         }
                     }
-                    Progress::Refused(ReasonCode::NotAuthorized)
+                    Progress::Refused(Refused {
+                        code: ReasonCode::NotAuthorized,
+                        cause: Cause::NoAuthenticators,
+                    })
                 }
                 None => self.ask_chain(io, connection, came_us, connect),
             },
@@ -128,7 +137,9 @@ impl<R: Rim> ClientLoop<R> {
         {
             Ok(attempt) => attempt,
             Err(NotNow::Later) => return self.wait_for_login(io, connection, postponed),
-            Err(NotNow::Refused(refusal)) => return Progress::NotJudged(refusal),
+            Err(NotNow::Refused(refusal)) => {
+                return Progress::Refused(Refused::by_guard(refusal));
+            }
         };
         let credentials = Credentials {
             client_id: connect.client_id.into(),
@@ -213,8 +224,11 @@ impl<R: Rim> ClientLoop<R> {
         match verdict {
             // An answer that an authenticator remembers may be older than its end.
             Verdict::Allow(identity) if has_ended(&identity, self.base.node.rim.system_s()) => {
-                count_denial(&self.base.stats, Denial::Credentials);
-                Progress::Refused(ReasonCode::NotAuthorized)
+                count_denial(&self.base.stats, Denial::Ended);
+                Progress::Refused(Refused {
+                    code: ReasonCode::NotAuthorized,
+                    cause: Cause::Denied(Denial::Ended),
+                })
             }
             Verdict::Allow(identity) => {
                 self.base.stats.logins.add(1);
@@ -227,12 +241,15 @@ impl<R: Rim> ClientLoop<R> {
             Verdict::Deny(denial) => {
                 count_denial(&self.base.stats, denial);
                 // Nothing says whether the user exists or an authenticator failed.
-                let named = connect.username.is_some() || connect.password.is_some();
-                Progress::Refused(if named {
-                    ReasonCode::BadUserNameOrPassword
-                } else {
-                    ReasonCode::NotAuthorized
-                })
+                let code = match shows_credentials(connect) {
+                    true => ReasonCode::BadUserNameOrPassword,
+                    false => ReasonCode::NotAuthorized,
+                };
+                let cause = match denial {
+                    Denial::UnknownUser if !shows_credentials(connect) => Cause::NoCredentials,
+                    denial => Cause::Denied(denial),
+                };
+                Progress::Refused(Refused { code, cause })
             }
         }
     }
@@ -266,7 +283,10 @@ impl<R: Rim> ClientLoop<R> {
             Step::Denied(denial) => {
                 count_denial(&self.base.stats, denial);
                 // [MQTT-4.12.0-4]
-                Progress::Refused(ReasonCode::NotAuthorized)
+                Progress::Refused(Refused {
+                    code: ReasonCode::NotAuthorized,
+                    cause: Cause::Denied(denial),
+                })
             }
         }
     }
@@ -283,19 +303,21 @@ impl<R: Rim> ClientLoop<R> {
         let (exchange, connect) = match login.stage {
             Stage::Challenged { exchange, connect } => (exchange, connect),
             Stage::Admitted(admission) => return Progress::Admitted(admission),
-            _ => return Progress::Refused(ReasonCode::ProtocolError),
+            _ => return protocol_error(),
         };
         let auth = match Packet::decode(frame, ProtocolVersion::V5) {
             Ok(Packet::Auth(auth)) => auth,
-            Ok(_) => return Progress::Refused(ReasonCode::ProtocolError),
-            Err(error) => return Progress::Refused(error.reason_code()),
+            Ok(_) => return protocol_error(),
+            Err(error) => {
+                return Progress::Refused(Refused::by_protocol(error.reason_code()));
+            }
         };
         let method = method_of(&connect);
         // [MQTT-4.12.0-3] [MQTT-4.12.0-5]
         if auth.reason != ReasonCode::ContinueAuthentication
             || auth.properties.authentication_method != method.as_deref()
         {
-            return Progress::Refused(ReasonCode::ProtocolError);
+            return protocol_error();
         }
         // Only who answers guesses; so exchanges may be begun at any time, and count here.
         let attempt = match self.begin_login(io, connection, proven_by(exchange.as_ref())) {
@@ -304,7 +326,9 @@ impl<R: Rim> ClientLoop<R> {
                 let stage = Stage::Challenged { exchange, connect };
                 return self.wait_for_login(io, connection, Login { came_us, stage });
             }
-            Err(NotNow::Refused(refusal)) => return Progress::NotJudged(refusal),
+            Err(NotNow::Refused(refusal)) => {
+                return Progress::Refused(Refused::by_guard(refusal));
+            }
         };
         let step = exchange.answer(auth.properties.authentication_data.unwrap_or_default());
         settle_step(attempt, &step, io.now_ms());
@@ -382,6 +406,8 @@ impl<R: Rim> ClientLoop<R> {
         let data = auth.properties.authentication_data.unwrap_or_default();
         // [MQTT-4.12.1-2]
         let mut refusal = ReasonCode::NotAuthorized;
+        // Without a step, or with another user than before.
+        let mut cause = Cause::Denied(Denial::OtherUser);
         let step = match (auth.reason, login.exchange.take()) {
             (ReasonCode::Reauthenticate, None) => self.base.node.rim.begin_exchange(method, data),
             // [MQTT-4.12.0-3]
@@ -396,6 +422,7 @@ impl<R: Rim> ClientLoop<R> {
                     // It has a session to lose: it is not made to wait, but told that its answer was not looked at.
                     Err(_) => {
                         refusal = ReasonCode::QuotaExceeded;
+                        cause = Cause::Guard(guard::Refusal::FailedLogins);
                         None
                     }
                 }
@@ -418,6 +445,11 @@ impl<R: Rim> ClientLoop<R> {
             denied => {
                 if let Some(Step::Denied(denial)) = denied {
                     count_denial(&self.base.stats, denial);
+                    cause = Cause::Denied(denial);
+                }
+                if let Some(connection) = client.connection {
+                    let who = client.who();
+                    self.base.tell_refused(io, connection, who, cause);
                 }
                 if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
                     tracing::info!(
@@ -462,9 +494,7 @@ fn proven_by(exchange: &dyn Exchange) -> Shown<'_> {
 fn settle(attempt: Attempt, verdict: &Verdict, now_ms: u64) {
     match verdict {
         Verdict::Allow(_) => attempt.succeeded(),
-        Verdict::Deny(Denial::Credentials) => attempt.failed(now_ms),
-        Verdict::Deny(Denial::Ended) => attempt.ended(now_ms),
-        Verdict::Deny(Denial::Unavailable) => {}
+        Verdict::Deny(denial) => settle_denied(attempt, *denial, now_ms),
     }
 }
 
@@ -472,16 +502,27 @@ fn settle(attempt: Attempt, verdict: &Verdict, now_ms: u64) {
 fn settle_step(attempt: Attempt, step: &Step, now_ms: u64) {
     match step {
         Step::Done(..) => attempt.succeeded(),
-        Step::Denied(Denial::Credentials) => attempt.failed(now_ms),
-        Step::Denied(Denial::Ended) => attempt.ended(now_ms),
-        Step::Denied(Denial::Unavailable) | Step::Challenge(..) => {}
+        Step::Denied(denial) => settle_denied(attempt, *denial, now_ms),
+        Step::Challenge(..) => {}
     }
+}
+
+fn settle_denied(attempt: Attempt, denial: Denial, now_ms: u64) {
+    if denial.is_guess() {
+        attempt.failed(now_ms);
+    } else if denial == Denial::Ended {
+        attempt.ended(now_ms);
+    }
+}
+
+fn protocol_error() -> Progress {
+    Progress::Refused(Refused::by_protocol(ReasonCode::ProtocolError))
 }
 
 fn count_denial(stats: &BrokerStats, denial: Denial) {
     match denial {
-        Denial::Credentials | Denial::Ended => stats.logins_denied.add(1),
         Denial::Unavailable => stats.logins_failed.add(1),
+        _ => stats.logins_denied.add(1),
     }
 }
 

@@ -1,8 +1,7 @@
 //! How far a login is, and who is logged in.
 
+use crate::connect::refused::Refused;
 use authentication_api::{Exchange, Identity, Source, Verdict};
-use guard::Refusal;
-use mqtt_proto::ReasonCode;
 
 /// A connection whose CONNECT has come, and that has no session yet.
 #[derive(Debug)]
@@ -85,20 +84,7 @@ pub(crate) enum Progress {
     /// An AUTH was sent instead of an answer.
     Challenged,
     /// It is not let in.
-    Refused(ReasonCode),
-    /// It is not let in, since the guard does not let it be judged.
-    NotJudged(Refusal),
-}
-
-impl Progress {
-    /// What the client is told, and why for the log; `None`: it is not refused.
-    pub(crate) fn refusal(&self) -> Option<(ReasonCode, &'static str)> {
-        match self {
-            Self::Refused(code) => Some((*code, code.name())),
-            Self::NotJudged(refusal) => Some((refusal_code(*refusal), refusal.as_str())),
-            Self::Admitted(_) | Self::Waits | Self::Challenged => None,
-        }
-    }
+    Refused(Refused),
 }
 
 impl LoggedIn {
@@ -127,16 +113,5 @@ impl Admission {
     /// Who the client is.
     pub(crate) fn into_identity(self) -> Identity {
         *self.identity
-    }
-}
-
-/// What a client is told that the guard does not let in. Who must wait may come back, who is banned need
-/// not; for clients before 5.0 that is "server unavailable" and "not authorized".
-pub(crate) fn refusal_code(refusal: Refusal) -> ReasonCode {
-    match refusal {
-        Refusal::Banned | Refusal::Flapping => ReasonCode::Banned,
-        Refusal::Connections | Refusal::ConnectionRate | Refusal::FailedLogins => {
-            ReasonCode::QuotaExceeded
-        }
     }
 }

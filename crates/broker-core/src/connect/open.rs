@@ -13,6 +13,7 @@ use crate::classes::{Candidate, class_of_login};
 use crate::clients::{BetweenLoops, Client, HAS_SESSION, LoopIo, dismiss};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
+use crate::connect::refused::{Cause, Refused, Who};
 use crate::connect::registry::Claim;
 use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
@@ -67,12 +68,19 @@ impl<R: Rim> ClientLoop<R> {
             PacketType::Auth if !is_first => {
                 let kept = login.kept_connect().map(Box::from);
                 let progress = self.challenge_answered(io, connection, frame, login);
-                if let Some((_, why)) = progress.refusal() {
+                if let Progress::Refused(refused) = progress {
                     self.base
-                        .log_failed_challenge(io, connection, kept.as_deref(), why);
+                        .log_failed_challenge(io, connection, kept.as_deref(), refused);
                 }
+                let kept = kept
+                    .as_deref()
+                    .map(|frame| Packet::decode(frame, ProtocolVersion::V5));
+                let who = match &kept {
+                    Some(Ok(Packet::Connect(connect))) => Who::of(connect),
+                    _ => Who::default(),
+                };
                 let version = ProtocolVersion::V5;
-                return self.proceed(io, (connection, came_us), version, frame, progress);
+                return self.proceed(io, (connection, came_us), (version, who), frame, progress);
             }
             _ => {
                 // [MQTT-3.1.0-1] [MQTT3-3.1.0-1] the first packet must be CONNECT
@@ -89,18 +97,22 @@ impl<R: Rim> ClientLoop<R> {
                     let statement = error.statement();
                     tracing::info!(peer, %error, statement, left_out, "a CONNECT cannot be read");
                 }
-                self.base.refuse(io, connection, answer_to(frame, error));
+                let answer = answer_to(frame, error);
+                let cause = Cause::Protocol(error.reason_code());
+                self.base
+                    .refuse(io, connection, answer, (Who::default(), cause));
                 return Some(Next::Read);
             }
         };
         let progress = match self.admit(io, connection, &connect, is_first) {
             Ok(()) => self.login(io, connection, &connect, frame, login),
-            Err(reason) => Progress::Refused(reason),
+            Err(refused) => Progress::Refused(refused),
         };
-        if let Some((_, why)) = progress.refusal() {
-            self.base.log_refused(io, connection, &connect, why);
+        if let Progress::Refused(refused) = progress {
+            self.base.log_refused(io, connection, &connect, refused);
         }
-        self.proceed(io, (connection, came_us), connect.version, frame, progress)
+        let as_whom = (connect.version, Who::of(&connect));
+        self.proceed(io, (connection, came_us), as_whom, frame, progress)
     }
 
     /// Does what a login has come to.
@@ -108,7 +120,7 @@ impl<R: Rim> ClientLoop<R> {
         &mut self,
         io: &mut impl LoopIo,
         (connection, came_us): (ConnectionId, u64),
-        version: ProtocolVersion,
+        (version, who): (ProtocolVersion, Who<'_>),
         frame: &[u8],
         progress: Progress,
     ) -> Option<Next> {
@@ -138,9 +150,9 @@ impl<R: Rim> ClientLoop<R> {
             }
             Progress::Waits => None,
             Progress::Challenged => Some(Next::Read),
-            refused @ (Progress::Refused(_) | Progress::NotJudged(_)) => {
-                let answer = refused.refusal().map(|(code, _)| (version, code));
-                self.base.refuse(io, connection, answer);
+            Progress::Refused(Refused { code, cause }) => {
+                let answer = Some((version, code));
+                self.base.refuse(io, connection, answer, (who, cause));
                 Some(Next::Read)
             }
         }
@@ -174,13 +186,14 @@ impl<R: Rim> ClientLoop<R> {
             admission.as_deref(),
         );
         if !may_leave_will {
-            self.base
-                .log_refused(io, connection, &connect, ReasonCode::NotAuthorized.name());
-            self.base.refuse(
-                io,
-                connection,
-                Some((connect.version, ReasonCode::NotAuthorized)),
-            );
+            let refused = Refused {
+                code: ReasonCode::NotAuthorized,
+                cause: Cause::WillNotAllowed,
+            };
+            self.base.log_refused(io, connection, &connect, refused);
+            let answer = Some((connect.version, refused.code));
+            let why = (Who::of(&connect), refused.cause);
+            self.base.refuse(io, connection, answer, why);
             return Some(Next::Read);
         }
         let mut entry = Entry {
@@ -205,10 +218,16 @@ impl<R: Rim> ClientLoop<R> {
                     && !self.base.node.store().knows(&client_id);
                 if full || !self.base.node.has_room(self.base.settings.connections) {
                     self.base.node.registry.release(&client_id, session_key);
+                    let cause = match full {
+                        true => Cause::NodeSessions,
+                        false => Cause::NodeConnections,
+                    };
+                    let code = self.base.full();
                     self.base
-                        .log_refused(io, connection, &connect, self.base.full().name());
-                    self.base
-                        .refuse(io, connection, Some((connect.version, self.base.full())));
+                        .log_refused(io, connection, &connect, Refused { code, cause });
+                    let answer = Some((connect.version, code));
+                    let why = (Who::of(&connect), cause);
+                    self.base.refuse(io, connection, answer, why);
                     return Some(Next::Read);
                 }
                 let stored = self.concerns_store(&connect, &client_id);
@@ -224,16 +243,19 @@ impl<R: Rim> ClientLoop<R> {
         connection: ConnectionId,
         connect: &Connect<'_>,
         is_first: bool,
-    ) -> Result<(), ReasonCode> {
-        check_connect(connect, &self.base.settings.limits.policy)?;
+    ) -> Result<(), Refused> {
+        let refused = |code, cause| Err(Refused { code, cause });
+        if let Err(code) = check_connect(connect, &self.base.settings.limits.policy) {
+            return refused(code, Cause::NotServed(code));
+        }
         if self.base.closing {
-            return Err(ReasonCode::ServerShuttingDown);
+            return refused(ReasonCode::ServerShuttingDown, Cause::ShuttingDown);
         }
         if self.base.drained.is_some() {
-            return Err(ReasonCode::UseAnotherServer);
+            return refused(ReasonCode::UseAnotherServer, Cause::Draining);
         }
         if self.base.node.pressure() == Pressure::Refuse {
-            return Err(self.base.full());
+            return refused(self.base.full(), Cause::Memory);
         }
         if is_first {
             self.pass_guard(io, connection, connect)?;
@@ -395,8 +417,9 @@ impl<R: Rim> ClientLoop<R> {
             }
             if !self.base.settings.may_take(holder, user) {
                 self.report_another_user(io, &client_id, user);
-                let answer = (entry.connect.version, ReasonCode::NotAuthorized);
-                self.base.refuse(io, entry.connection, Some(answer));
+                let answer = Some((entry.connect.version, ReasonCode::NotAuthorized));
+                let why = (Who::of(entry.connect), Cause::SessionOfAnotherUser);
+                self.base.refuse(io, entry.connection, answer, why);
                 return Some(Next::Read);
             }
             // [MQTT-3.1.4-3] [MQTT3-3.1.4-2] the older connection ends with 0x8E
@@ -410,8 +433,9 @@ impl<R: Rim> ClientLoop<R> {
         debug_assert!(false, "the home of an identifier has an entry");
         let session_key = self.base.session_key(key);
         self.base.node.registry.release(&client_id, session_key);
-        let answer = (entry.connect.version, ReasonCode::ServerBusy);
-        self.base.refuse(io, entry.connection, Some(answer));
+        let answer = Some((entry.connect.version, ReasonCode::ServerBusy));
+        let why = (Who::of(entry.connect), Cause::TakeOver);
+        self.base.refuse(io, entry.connection, answer, why);
         Some(Next::Read)
     }
 
@@ -546,7 +570,8 @@ impl<R: Rim> ClientLoop<R> {
     ) -> Option<Next> {
         if !self.base.node.has_room(self.base.settings.connections) {
             let answer = Some((entry.connect.version, self.base.full()));
-            self.base.refuse(io, entry.connection, answer);
+            let why = (Who::of(entry.connect), Cause::NodeConnections);
+            self.base.refuse(io, entry.connection, answer, why);
             return Some(Next::Read);
         }
         let key = self.clients.next_key();

@@ -16,6 +16,7 @@ use store_state::session::{Claimed, SessionOp, TakenFrom};
 
 use crate::clients::{LoopIo, Timer};
 use crate::connect::joining::ClaimStage;
+use crate::connect::refused::Cause;
 use crate::connect::taking::{Next, Settled, Settling, Superseded, Taking, Then};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
@@ -164,7 +165,8 @@ impl<R: Rim> ClientLoop<R> {
                 }
                 self.base.node.count_disconnected();
                 let answer = Some((version, ReasonCode::ServerUnavailable));
-                self.base.refuse(io, connection, answer);
+                let why = (client.who(), Cause::TakeOver);
+                self.base.refuse(io, connection, answer, why);
             }
         }
         self.go_on_joining(io, key, then);

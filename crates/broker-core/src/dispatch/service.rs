@@ -16,6 +16,7 @@ use crate::clients::{
     BetweenLoops, FromLoop, LoopIo, LoopMessage, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer,
     Together, key_of,
 };
+use crate::connect::refused::{Cause, RefusedLogin};
 use crate::inspect::answer as inspect;
 use crate::inspect::view::View;
 use crate::node::Pressure;
@@ -53,10 +54,23 @@ impl<R: Rim> Service for ClientLoop<R> {
         peer: PeerAddress,
     ) -> bool {
         let admitted = self.base.node.rim.trusts(listener, peer);
-        if !admitted && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
+        if admitted {
+            return true;
+        }
+        let node = &self.base.node;
+        let kind = node.listener_kinds.get(usize::from(listener));
+        node.rim.tell_refused(&RefusedLogin {
+            client_id: None,
+            user: None,
+            peer: Some(peer),
+            listener: kind.copied(),
+            cause: Cause::NotTrusted,
+            detail: None,
+        });
+        if let Some(left_out) = node.lines.refusals.take(io.now_ms()) {
             tracing::info!(%peer, left_out, "closed: only trusted peers may connect to this listener");
         }
-        admitted
+        false
     }
 
     fn arrived(

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use authentication_api::{DatabaseUser, Denial, Identity, Verdict};
+use authentication_api::{DatabaseUser, Identity, Verdict};
 use mqtt_proto::ReasonCode;
 use net_api::Key;
 
@@ -31,12 +31,12 @@ impl<R: Rim> ClientLoop<R> {
                 }
                 self.go_on_soon(io);
             }
-            Some((user, Verdict::Deny(Denial::Credentials))) => {
+            Some((user, Verdict::Deny(denial))) if denial.is_guess() => {
                 for key in self.unjudged.rechecks.clients_of(&user) {
                     end_connection(self, io, key);
                 }
             }
-            Some((_, Verdict::Deny(Denial::Ended | Denial::Unavailable))) | None => {}
+            Some((_, Verdict::Deny(_))) | None => {}
         }
         let every = self.base.settings.recheck;
         match self.unjudged.rechecks.next(io.now_ms(), every) {

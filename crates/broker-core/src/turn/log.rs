@@ -3,6 +3,8 @@
 //! Invariant: lines are limited per second and node, each says how many before it were left out, and what
 //! clients choose is cut. Events of clients that were let in are told without limit.
 
+use std::fmt;
+
 use guard::{Repeated, Source};
 use mqtt_proto::{Connect, Packet, ProtocolVersion, ReasonCode};
 use mqtt_session::Timestamp;
@@ -10,6 +12,7 @@ use net_api::{Closed, ConnectionId, Kind, Spoken};
 
 use super::Base;
 use crate::clients::{Client, LoopIo};
+use crate::connect::refused::{Cause, Refused, RefusedLogin, Who};
 use crate::events::{ClientEvent, Happened};
 use crate::excerpt::excerpt;
 use crate::rim::Rim;
@@ -19,6 +22,14 @@ impl Client {
     pub(crate) fn user(&self) -> Option<&str> {
         let confirmed = self.login.as_ref().and_then(|login| login.username());
         confirmed.or(self.session.username())
+    }
+
+    /// Who it is, for those who look for the cause of a refusal.
+    pub(crate) fn who(&self) -> Who<'_> {
+        Who {
+            client_id: Some(self.session.client_id()),
+            user: self.user(),
+        }
     }
 }
 
@@ -107,13 +118,47 @@ impl<R: Rim> Base<R> {
         );
     }
 
-    /// A client is not let in.
+    /// A client is not let in, for those who look for the cause.
+    pub(crate) fn tell_refused(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+        who: Who<'_>,
+        cause: Cause,
+    ) {
+        let code = match cause {
+            Cause::Protocol(code) | Cause::NotServed(code) => Some(code.name()),
+            _ => None,
+        };
+        let detail = code.as_ref().map(|name| name as _);
+        self.tell_refused_with(io, connection, who, (cause, detail));
+    }
+
+    /// As [`Self::tell_refused`], with what exactly is wrong.
+    pub(crate) fn tell_refused_with(
+        &self,
+        io: &impl LoopIo,
+        connection: ConnectionId,
+        who: Who<'_>,
+        (cause, detail): (Cause, Option<&dyn fmt::Display>),
+    ) {
+        self.node.rim.tell_refused(&RefusedLogin {
+            client_id: who.client_id,
+            user: who.user,
+            peer: io.peer(connection),
+            listener: self.kind_of(io, connection),
+            cause,
+            detail,
+        });
+    }
+
+    /// A line of a client that is not let in.
     pub(crate) fn log_refused(
         &self,
         io: &impl LoopIo,
         connection: ConnectionId,
         connect: &Connect<'_>,
-        why: &'static str,
+        refused: Refused,
     ) {
         let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) else {
             return;
@@ -124,14 +169,15 @@ impl<R: Rim> Base<R> {
             client_id: connect.client_id,
             user: connect.username,
             peer: peer.as_ref().map(|peer| peer as _),
-            reason: Some(why),
+            reason: Some(refused.reason()),
         });
         tracing::info!(
             client_id = &*excerpt(connect.client_id),
             user = connect.username.map(excerpt).as_deref(),
             peer = peer.map(tracing::field::display),
             version = version_name(connect.version),
-            reason = why,
+            reason = refused.reason(),
+            cause = refused.cause.as_str(),
             left_out,
             "a client is refused"
         );
@@ -143,11 +189,11 @@ impl<R: Rim> Base<R> {
         io: &impl LoopIo,
         connection: ConnectionId,
         kept: Option<&[u8]>,
-        why: &'static str,
+        refused: Refused,
     ) {
         let packet = kept.map(|frame| Packet::decode(frame, ProtocolVersion::V5));
         if let Some(Ok(Packet::Connect(connect))) = packet {
-            self.log_refused(io, connection, &connect, why);
+            self.log_refused(io, connection, &connect, refused);
         }
     }
 
@@ -159,6 +205,10 @@ impl<R: Rim> Base<R> {
         source: Option<Source>,
         cause: &Closed,
     ) {
+        if let Closed::Transport(error) = cause {
+            let why = (Cause::Handshake, Some(error as _));
+            self.tell_refused_with(io, connection, Who::default(), why);
+        }
         // Devices try again and again: one line tells the cause.
         let lines = &self.node.lines;
         let of_address = |source| lines.handshakes.take(source, io.now_ms());
@@ -184,11 +234,14 @@ impl<R: Rim> Base<R> {
         connection: ConnectionId,
         spoken: Spoken,
     ) {
+        let error = format_args!("the peer speaks {spoken} where plain MQTT is spoken");
+        let why = (Cause::Handshake, Some(&error as _));
+        self.tell_refused_with(io, connection, Who::default(), why);
         if let Some(left_out) = self.node.lines.refusals.take(io.now_ms()) {
             tracing::info!(
                 peer = io.peer(connection).map(tracing::field::display),
                 listener = self.kind_of(io, connection).map(Kind::name),
-                error = %format_args!("the peer speaks {spoken} where plain MQTT is spoken"),
+                %error,
                 left_out,
                 "a connection is given up before CONNECT"
             );

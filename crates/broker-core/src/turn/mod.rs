@@ -22,6 +22,7 @@ use store_state::api::Store as _;
 use store_state::inbox::InboxOp;
 
 use crate::clients::{Clients, LoopIo, dismiss, record};
+use crate::connect::refused::{Cause, Who};
 use crate::drops::{Drops, Reason};
 use crate::key::SessionKey;
 use crate::node::Node;
@@ -224,8 +225,10 @@ impl<R: Rim> Base<R> {
         io: &mut impl LoopIo,
         connection: ConnectionId,
         answer: Option<(ProtocolVersion, ReasonCode)>,
+        (who, cause): (Who<'_>, Cause),
     ) {
         self.stats.refused.add(1);
+        self.tell_refused(io, connection, who, cause);
         let mut bytes = Vec::new();
         if let Some((version, reason)) = answer {
             let is_plain = self.is_plain(io, connection);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use guard::Source;
+use guard::{Refusal, Source};
 use net_api::{ConnectionId, Kind, PeerAddress};
 
 use super::Base;
@@ -59,6 +59,24 @@ impl<R: Rim> Base<R> {
     pub(super) fn kind_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Kind> {
         let number = usize::from(io.listener(connection)?);
         self.node.listener_kinds.get(number).copied()
+    }
+
+    /// Whether a connection may be kept, by where it comes from; if so, it holds its place.
+    pub(crate) fn admit_connection(
+        &self,
+        io: &mut impl LoopIo,
+        connection: ConnectionId,
+        peer: PeerAddress,
+    ) -> Result<(), Refusal> {
+        let is_proxied = self.is_proxied(io, connection);
+        let guard = &self.node.guard;
+        // A Unix domain socket has no address.
+        if let Some(ip) = peer.ip()
+            && let Some(ticket) = guard.admit_connection(Source { ip, is_proxied }, io.now_ms())?
+        {
+            io.attach(connection, Box::new(ticket));
+        }
+        Ok(())
     }
 
     /// Whether a connection has neither TLS nor WebSocket, and so another node's TCP listener is as good.

@@ -133,6 +133,10 @@ impl Inspect {
                 let rows = failed_logins::here(&self.node.guard, (own.node, &own.name));
                 Answer::Messages(MessagesAnswer::FailedLogins(rows))
             }
+            Question::Messages(MessagesQuestion::RefusedLogins { limit }) => {
+                let rows = failed_logins::refused_here(&self.node, &self.own(), limit);
+                Answer::Messages(MessagesAnswer::RefusedLogins(rows))
+            }
             Question::Messages(MessagesQuestion::EndedAlarms) => Answer::Messages(
                 MessagesAnswer::EndedAlarms(alarms::ended(&self.own(), &self.alarms)),
             ),
@@ -201,6 +205,7 @@ impl Inspect {
                 MessagesAnswer::Waiting(queues::waiting(node, question, deadline))
             }
             MessagesQuestion::FailedLogins
+            | MessagesQuestion::RefusedLogins { .. }
             | MessagesQuestion::EndedAlarms
             | MessagesQuestion::SessionDrops { .. }
             | MessagesQuestion::Holders { .. }

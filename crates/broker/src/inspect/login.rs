@@ -1,5 +1,6 @@
 //! Logins of people, and their sessions at other nodes.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::gather;
 use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
 use crate::node::Node;
+use crate::refused_logins::HttpCause;
 
 /// How soon a login is begun again that has not its turn yet.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -36,25 +38,40 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
     let (user, peer) = (attempt.user.clone(), attempt.peer);
     let checked = tokio::task::spawn_blocking(move || {
         let is_right = people.has_password(&attempt.user, attempt.password.as_bytes());
-        people.role(&attempt.user).filter(|_| is_right)
+        match people.role(&attempt.user) {
+            Some(role) if is_right => Ok(role),
+            Some(_) => Err(HttpCause::WrongPassword),
+            None => Err(HttpCause::UnknownUser),
+        }
     });
     let role = checked.await.map_err(|error| {
         tracing::error!(%error, "a login was not checked");
         Problem::new(Kind::Internal, "the login could not be checked")
     })?;
-    let peer = peer.map(tracing::field::display);
-    let user = broker_core::excerpt(&user);
+    let shown_peer = peer.map(tracing::field::display);
+    let shown = broker_core::excerpt(&user);
     match role {
-        Some(role) => {
+        Ok(role) => {
             turn.succeeded();
-            tracing::info!(user = &*user, role = role.name(), peer, "api.login");
+            tracing::info!(
+                user = &*shown,
+                role = role.name(),
+                peer = shown_peer,
+                "api.login"
+            );
             Ok(role)
         }
-        None => {
+        Err(cause) => {
             let now_ms = node.rim.clock.now_ms();
             turn.failed(now_ms);
+            tell_refused(node, peer, &user, cause);
             if let Some(left_out) = node.lines.refusals.take(now_ms) {
-                tracing::warn!(user = &*user, peer, left_out, "a login to the API failed");
+                tracing::warn!(
+                    user = &*shown,
+                    peer = shown_peer,
+                    left_out,
+                    "a login to the API failed"
+                );
             }
             // Those who guess take half of a core at most.
             sleep(began.elapsed()).await;
@@ -63,6 +80,13 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
             Err(Problem::new(Kind::LoginFailed, why))
         }
     }
+}
+
+fn tell_refused(node: &Node, peer: Option<SocketAddr>, user: &str, cause: HttpCause) {
+    let ip = peer.map(|peer| peer.ip());
+    let now_ms = node.rim.clock.now_ms();
+    let refused = &node.rim.refused_logins;
+    refused.handle_person(ip, user, cause, now_ms);
 }
 
 async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Problem> {
@@ -77,6 +101,7 @@ async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Probl
         let now_ms = node.rim.clock.now_ms();
         let (ip, user) = (source.map(|source| source.ip), attempt.user.as_str());
         if node.guard.is_banned(ip, Some(user), "", now_ms) {
+            tell_refused(node, attempt.peer, user, HttpCause::Banned);
             return Err(wait("the address or the user is banned"));
         }
         let shown = Shown {
@@ -86,6 +111,7 @@ async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Probl
         match node.guard.begin_login(source, shown, now_ms) {
             Ok(attempt) => return Ok(attempt),
             Err(NotNow::Refused(_)) => {
+                tell_refused(node, attempt.peer, user, HttpCause::FailedLogins);
                 return Err(wait(
                     "too many logins of this user from this address have failed; try again later (abuse.failedLogins)",
                 ));

@@ -42,7 +42,7 @@ pub(super) fn holders_here(node: &Node, own: &Own, limit: Limit) -> Vec<HolderRo
     row.collect()
 }
 
-fn rows(limit: Limit) -> usize {
+pub(super) fn rows(limit: Limit) -> usize {
     usize::from(limit.0.min(LARGEST_LIMIT))
 }
 

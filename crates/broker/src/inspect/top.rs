@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::{self, Alarm, FailedLoginsRow, History, HolderRow, SessionDrops, ShardName};
+use admin::api::{
+    self, Alarm, FailedLoginsRow, History, HolderRow, RefusedLoginsRow, SessionDrops, ShardName,
+};
 use admin::page::MissingReason;
 use admin::{Asked, Gathered, Traffic};
 use broker_core::{
@@ -265,6 +267,32 @@ impl Traffic for AskingTraffic {
             let answers = gather::some(&inspect, &nodes, &ids, question, budget).await;
             let found = gather::sort(answers, "backpressure", |answer| match answer {
                 Answer::Messages(MessagesAnswer::Holders(rows)) => Some(rows),
+                _ => None,
+            });
+            let (rows, partial) = lost::first(found, limit, |row| &row.last);
+            let all = rows.to_api();
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
+    fn refused_logins(
+        &self,
+        node: Option<admin::cluster::NodeId>,
+        limit: u16,
+        budget: Duration,
+    ) -> Asked<Gathered<Vec<RefusedLoginsRow>>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+            let ids = lost::asked(&nodes, node);
+            let question = MessagesQuestion::RefusedLogins {
+                limit: Limit(limit),
+            };
+            let question = |_| Question::Messages(question.clone());
+            let answers = gather::some(&inspect, &nodes, &ids, question, budget).await;
+            let found = gather::sort(answers, "refused_logins", |answer| match answer {
+                Answer::Messages(MessagesAnswer::RefusedLogins(rows)) => Some(rows),
                 _ => None,
             });
             let (rows, partial) = lost::first(found, limit, |row| &row.last);

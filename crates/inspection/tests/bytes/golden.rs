@@ -75,10 +75,10 @@ fn each_question_and_each_answer_has_a_sample() {
 }
 
 /// Arms of [`question`], without that of questions about messages, and with those of [`about_messages`].
-const QUESTIONS: usize = 34;
+const QUESTIONS: usize = 35;
 
 /// Arms of [`answer`], as [`QUESTIONS`].
-const ANSWERS: usize = 36;
+const ANSWERS: usize = 37;
 
 fn question(question: &Question) -> &'static str {
     match question {
@@ -119,6 +119,7 @@ fn about_messages(question: &MessagesQuestion) -> &'static str {
         MessagesQuestion::BusyTopics { .. } => "messages.busy_topics",
         MessagesQuestion::Watch { .. } => "messages.watch",
         MessagesQuestion::FailedLogins => "messages.failed_logins",
+        MessagesQuestion::RefusedLogins { .. } => "messages.refused_logins",
         MessagesQuestion::EndedAlarms => "messages.ended_alarms",
         MessagesQuestion::SessionDrops { .. } => "messages.session_drops",
         MessagesQuestion::Holders { .. } => "messages.holders",
@@ -164,6 +165,7 @@ fn of_messages(answer: &MessagesAnswer) -> &'static str {
         MessagesAnswer::Purged(_) => "messages.purged",
         MessagesAnswer::Busy(_) => "messages.busy",
         MessagesAnswer::FailedLogins(_) => "messages.failed_logins",
+        MessagesAnswer::RefusedLogins(_) => "messages.refused_logins",
         MessagesAnswer::EndedAlarms(_) => "messages.ended_alarms",
         MessagesAnswer::SessionDrops(_) => "messages.session_drops",
         MessagesAnswer::Holders(_) => "messages.holders",

@@ -19,8 +19,8 @@ use crate::api::{
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
-    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
-    RetainedRow,
+    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow,
+    RetainedLevelRow, RetainedRow,
 };
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
@@ -606,6 +606,15 @@ impl Traffic for Idle {
     }
 
     fn failed_logins(&self, _: Duration) -> Asked<Gathered<Vec<FailedLoginsRow>>> {
+        gathered(Vec::new())
+    }
+
+    fn refused_logins(
+        &self,
+        _: Option<NodeId>,
+        _: u16,
+        _: Duration,
+    ) -> Asked<Gathered<Vec<RefusedLoginsRow>>> {
         gathered(Vec::new())
     }
 

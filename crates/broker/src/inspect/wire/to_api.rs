@@ -66,6 +66,10 @@ structs! {
     api::EventSubject { node, node_name, state }
     api::FailedLoginsRow { node, node_name, address, denied, refused, last, users }
     api::FailedUser { user, denied, refused, last }
+    api::RefusedLoginsRow {
+        node, node_name, address, user, client_id, listener, cause, explanation, detail, count,
+        first, last,
+    }
     api::Gone { client_id, node, address, disconnected, session_ended }
     api::HolderRow { node, node_name, subscriber, durable, publisher, times, last }
     api::PublisherHold { reason, option, limit, subscriber, since, share_percent }
