@@ -2,7 +2,7 @@
 //!
 //! Purpose: what a command prints for a person.
 //!
-//! Invariant: a cell is as it was given; only spaces are added.
+//! Invariant: a cell is as it was given, with spaces added, unless the table has a limit: then a long cell ends with `…`.
 //!
 //! Deliberately absent: what the cells mean, JSON and CSV, and how wide a terminal is.
 

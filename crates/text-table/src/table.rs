@@ -2,7 +2,17 @@
 //!
 //! Deliberately absent: what the cells mean; see `tables.rs` of `report`.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+
+/// Stands at the end of a cell that is cut.
+const CUT: char = '…';
+
+/// Columns of text are not made narrower than this, in characters.
+const NARROWEST: usize = 8;
+
+/// Between columns.
+const GAP: usize = 2;
 
 /// A table with aligned columns: the first and those of text to the left, the others to the right.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +21,10 @@ pub struct Table {
     /// Columns of text.
     text: Vec<usize>,
     has_no_header: bool,
+    /// The most characters of a row, if there is a limit.
+    widest_row: Option<usize>,
+    /// The most characters of a cell of text, if there is a limit.
+    widest_cell: Option<usize>,
 }
 
 impl Table {
@@ -41,6 +55,54 @@ impl Table {
         }
     }
 
+    /// The same with rows of at most `columns` characters: the widest columns of text are cut, to 8 characters at least. Rows whose
+    /// other columns leave no room are wider.
+    #[must_use]
+    pub fn with_widest_row(self, columns: usize) -> Self {
+        Self {
+            widest_row: Some(columns),
+            ..self
+        }
+    }
+
+    /// The same with cells of text of at most `most` characters; cut ones end with `…`.
+    #[must_use]
+    pub fn with_widest_cell(self, most: usize) -> Self {
+        Self {
+            widest_cell: Some(most),
+            ..self
+        }
+    }
+
+    fn is_text(&self, column: usize) -> bool {
+        column == 0 || self.text.contains(&column)
+    }
+
+    /// Makes columns of text narrower until a row fits, the widest first.
+    fn fit(&self, widths: &mut [usize]) {
+        if let Some(most) = self.widest_cell {
+            for (column, width) in widths.iter_mut().enumerate() {
+                if self.is_text(column) {
+                    *width = (*width).min(most);
+                }
+            }
+        }
+        let gaps = GAP * widths.len().saturating_sub(1);
+        let most = self.widest_row.unwrap_or(usize::MAX);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(most);
+        let widest = |widths: &[usize]| {
+            let text = (0..widths.len()).filter(|column| self.is_text(*column));
+            let wide = text.filter(|column| widths[*column] > NARROWEST);
+            wide.max_by_key(|column| widths[*column])
+        };
+        while excess > 0
+            && let Some(column) = widest(widths)
+        {
+            widths[column] -= 1;
+            excess -= 1;
+        }
+    }
+
     /// Adds a row; it may be shorter than the header.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
@@ -68,12 +130,14 @@ impl fmt::Display for Table {
             let cells = shown.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..columns).map(width_of).collect();
+        let mut widths: Vec<usize> = (0..columns).map(width_of).collect();
+        self.fit(&mut widths);
         for row in shown {
             let mut line = String::new();
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
                 let gap = if column == 0 { "" } else { "  " };
-                if column == 0 || self.text.contains(&column) {
+                let cell = cut(cell, width);
+                if self.is_text(column) {
                     write!(line, "{gap}{cell:width$}")?;
                 } else {
                     write!(line, "{gap}{cell:>width$}")?;
@@ -83,6 +147,16 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// At most `most` characters of a cell; the last one says that there are more.
+fn cut(cell: &str, most: usize) -> Cow<'_, str> {
+    if cell.chars().count() <= most {
+        return Cow::Borrowed(cell);
+    }
+    let mut kept: String = cell.chars().take(most.saturating_sub(1)).collect();
+    kept.push(CUT);
+    Cow::Owned(kept)
 }
 
 #[cfg(test)]
@@ -122,5 +196,29 @@ mod tests {
         assert_eq!(table.to_string(), "a  b\nc\n");
         assert_eq!(table.header(), ["a", "b"]);
         assert_eq!(table.rows(), [["c"]]);
+    }
+
+    #[test]
+    fn the_widest_text_is_cut_until_a_row_fits() {
+        let mut table = Table::new(["ID", "TOPIC", "N"]).with_text([1]);
+        table.row(["i".repeat(12), "t".repeat(1_900), "1,000,000".to_owned()]);
+        table.row(["é", "b", "2"]);
+        let fitted = table.clone().with_widest_row(40);
+        let lines: Vec<String> = fitted.to_string().lines().map(str::to_owned).collect();
+        assert_eq!(
+            lines[1],
+            format!("{}  {}…  1,000,000", "i".repeat(12), "t".repeat(14))
+        );
+        assert_eq!(lines[2], format!("é{}b{}2", " ".repeat(13), " ".repeat(24)));
+        assert!(lines.iter().all(|line| line.chars().count() <= 40));
+        // A number is never cut.
+        let narrow = table.clone().with_widest_row(10).to_string();
+        assert!(narrow.contains("iiiiiii…  ttttttt…  1,000,000"), "{narrow}");
+        let cell = table.clone().with_widest_cell(200).to_string();
+        assert!(
+            cell.contains(&format!("  {}…  1,", "t".repeat(199))),
+            "{cell}"
+        );
+        assert!(table.to_string().contains(&"t".repeat(1_900)));
     }
 }
