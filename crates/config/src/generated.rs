@@ -37,7 +37,7 @@ which and does not start (exit code 2). `heraldmq check-config FILE` checks all 
 starting anything.
 
 Of `mqttServerConfig.tcpListener`, which may be one object or a list, the environment and `--set`
-reach only a single object. `HERALDMQ_LOG`, `HERALDMQ_URL` and `HERALDMQ_KEY_FILE` are not options and are left alone, and so are the
+reach only a single object. `HERALDMQ_LOG`, `HERALDMQ_URL`, `HERALDMQ_KEY_FILE` and `HERALDMQ_CONTEXT` are not options and are left alone, and so are the
 variables that Kubernetes makes for a service called `heraldmq`. Options of the stores may stand in the
 environment as they do in the file, such as `inbox_store_replica_voter_count`. Another variable that has an
 option's name without `HERALDMQ_`, such as `LOG__LEVEL`, has no effect, and the broker warns of it.

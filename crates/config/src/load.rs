@@ -30,7 +30,12 @@ const MAX_PROBLEMS: usize = 50;
 
 /// Variables with the prefix that are no options: the first one would be the group `log`, which cannot be set as a whole; the others
 /// are of the commands that ask a broker, and often stand in the shell that starts one.
-const NOT_OPTIONS: [&str; 3] = ["HERALDMQ_LOG", "HERALDMQ_URL", "HERALDMQ_KEY_FILE"];
+const NOT_OPTIONS: [&str; 4] = [
+    "HERALDMQ_LOG",
+    "HERALDMQ_URL",
+    "HERALDMQ_KEY_FILE",
+    "HERALDMQ_CONTEXT",
+];
 
 const PREFIX: &str = "HERALDMQ_";
 
@@ -63,7 +68,7 @@ impl Config {
     /// Puts the configuration together.
     ///
     /// `env` may hold the whole environment: names that do not begin with `HERALDMQ_` have no effect, and a
-    /// warning if an option is called so; `HERALDMQ_LOG`, `HERALDMQ_URL` and `HERALDMQ_KEY_FILE` are passed over. Each entry of `sets` is `key=value`.
+    /// warning if an option is called so; `HERALDMQ_LOG`, `HERALDMQ_URL`, `HERALDMQ_KEY_FILE` and `HERALDMQ_CONTEXT` are passed over. Each entry of `sets` is `key=value`.
     ///
     /// # Errors
     /// Every problem that was found, in the order of the layers. Checks across options run only

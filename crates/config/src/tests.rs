@@ -896,6 +896,7 @@ fn variables_that_are_not_options_are_left_alone() {
         ("HERALDMQ_LOG", "debug"),
         ("HERALDMQ_URL", "http://10.0.0.1:8091"),
         ("HERALDMQ_KEY_FILE", "operator.key"),
+        ("HERALDMQ_CONTEXT", "plant"),
         ("HERALDMQX", "1"),
         ("PATH", "/bin"),
         ("HÉRALDMQ_X", "1"),

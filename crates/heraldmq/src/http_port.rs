@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: what is asked for, and how an answer is shown.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,6 +20,7 @@ use ureq::http::{Response, StatusCode};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body, RequestBuilder};
 
+use crate::context::{self, Choice, Contexts};
 use crate::failure::Failure;
 
 /// How long the broker may take to answer.
@@ -27,20 +29,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A broker, and the right to change something there.
 #[derive(clap::Args)]
 pub(crate) struct HttpPort {
-    /// The broker's HTTP port.
-    #[arg(long, env = "HERALDMQ_URL", default_value = "http://127.0.0.1:8091")]
-    url: String,
-    /// File with a key of `heraldmq api-key add`, or with the token that the broker has in `http.tokenFile`.
-    #[arg(
-        long,
-        visible_alias = "token-file",
-        env = "HERALDMQ_KEY_FILE",
-        value_name = "FILE"
-    )]
+    /// The broker's HTTP port. Without it: that of --context, HERALDMQ_URL, the context that HERALDMQ_CONTEXT names, the context in
+    /// use, or http://127.0.0.1:8091.
+    #[arg(long, conflicts_with = "context")]
+    url: Option<String>,
+    /// The broker of this context, with its key and authorities; see `heraldmq context`.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// File with a key of `heraldmq api-key add`, or with the token that the broker has in `http.tokenFile`. Without it: that of the
+    /// context whose URL is asked, or HERALDMQ_KEY_FILE.
+    #[arg(long, visible_alias = "token-file", value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Certificates of the authorities that sign the broker's, PEM, for https://; those of the system if not given.
+    /// Certificates of the authorities that sign the broker's, PEM, for https://. Without it: those of the context whose URL is
+    /// asked, or those of the system.
     #[arg(long = "ca-file", value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// What these come to.
+    #[arg(skip)]
+    choice: OnceCell<Choice>,
 }
 
 impl HttpPort {
@@ -51,7 +57,7 @@ impl HttpPort {
 
     /// The same with a query.
     pub(crate) fn get_with(&self, path: &str, query: &[(&str, String)]) -> Result<String, Failure> {
-        let url = self.url(path);
+        let url = self.url(path)?;
         let request = self.authorized(self.agent()?.get(&url))?;
         let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
         self.read(&url, request.call())
@@ -64,7 +70,7 @@ impl HttpPort {
         query: &[(&str, String)],
         lasts: Option<Duration>,
     ) -> Result<impl BufRead + use<>, Failure> {
-        let url = self.url(path);
+        let url = self.url(path)?;
         let request = self.authorized(self.agent()?.get(&url))?;
         let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
         let limits = request.config().timeout_global(lasts);
@@ -80,7 +86,7 @@ impl HttpPort {
 
     /// The answer to a JSON body.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<String, Failure> {
-        let url = self.url(path);
+        let url = self.url(path)?;
         let request = self.authorized(self.agent()?.post(&url))?;
         let request = request.content_type("application/json");
         self.read(&url, request.send(body.to_string()))
@@ -88,13 +94,29 @@ impl HttpPort {
 
     /// Deletes what is at a path.
     pub(crate) fn delete(&self, path: &str) -> Result<String, Failure> {
-        let url = self.url(path);
+        let url = self.url(path)?;
         let request = self.authorized(self.agent()?.delete(&url))?;
         self.read(&url, request.call())
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.url.trim_end_matches('/'))
+    /// The broker that is asked.
+    fn choice(&self) -> Result<&Choice, Failure> {
+        if let Some(choice) = self.choice.get() {
+            return Ok(choice);
+        }
+        let options = context::Options {
+            url: self.url.clone(),
+            context: self.context.clone(),
+            key_file: self.key_file.clone(),
+            ca_file: self.ca_file.clone(),
+        };
+        let choice = Choice::new(&options, context::variable, Contexts::read)?;
+        Ok(self.choice.get_or_init(|| choice))
+    }
+
+    fn url(&self, path: &str) -> Result<String, Failure> {
+        let url = &self.choice()?.url;
+        Ok(format!("{}{path}", url.trim_end_matches('/')))
     }
 
     fn agent(&self) -> Result<Agent, Failure> {
@@ -102,45 +124,21 @@ impl HttpPort {
             .timeout_global(Some(PATIENCE))
             .user_agent(concat!("heraldmq/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false);
-        if !self.url.starts_with("https://") {
+        let choice = self.choice()?;
+        if !choice.url.starts_with("https://") {
             return Ok(config.build().new_agent());
         }
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
-            .root_certs(self.authorities()?)
+            .root_certs(authorities(choice.ca_file.as_ref())?)
             .build();
         Ok(config.tls_config(tls).build().new_agent())
     }
 
-    /// Whose certificates count.
-    fn authorities(&self) -> Result<RootCerts, Failure> {
-        let unusable = |path: &PathBuf, error: &dyn fmt::Display| {
-            Failure::Usage(format!("{}: {error}", path.display()))
-        };
-        let certificates: Vec<Vec<u8>> = match &self.ca_file {
-            Some(path) => {
-                let read = CertificateDer::pem_file_iter(path);
-                let read = read.and_then(Iterator::collect::<Result<Vec<_>, _>>);
-                let read = read.map_err(|error| unusable(path, &error))?;
-                if read.is_empty() {
-                    return Err(unusable(path, &"there is no certificate in it"));
-                }
-                read.iter().map(|der| der.to_vec()).collect()
-            }
-            None => {
-                let found = rustls_native_certs::load_native_certs().certs;
-                found.iter().map(|der| der.to_vec()).collect()
-            }
-        };
-        let certificates = certificates.iter();
-        let owned = certificates.map(|der| Certificate::from_der(der).to_owned());
-        Ok(RootCerts::from(owned))
-    }
-
     /// With the token, if there is one.
     fn authorized<B>(&self, request: RequestBuilder<B>) -> Result<RequestBuilder<B>, Failure> {
-        let Some(path) = &self.key_file else {
+        let Some(path) = &self.choice()?.key_file else {
             return Ok(request);
         };
         let token = fs::read_to_string(path)
@@ -154,13 +152,15 @@ impl HttpPort {
         url: &str,
         answer: Result<Response<Body>, ureq::Error>,
     ) -> Result<String, Failure> {
-        let unanswered = |error| Failure::Runtime(format!("{url}: {error}"));
+        let context = self.choice()?.context.as_ref();
+        let of = context.map_or(String::new(), |name| format!(" (context {name})"));
+        let unanswered = |error| Failure::Runtime(format!("{url}{of}: {error}"));
         let mut answer = answer.map_err(unanswered)?;
         let status = answer.status();
         let body = answer.body_mut().read_to_string().map_err(unanswered)?;
         if !status.is_success() {
             let words = words(&body);
-            let message = format!("{}: {status}: {words}", self.url);
+            let message = format!("{}{of}: {status}: {words}", self.choice()?.url);
             return Err(match status {
                 StatusCode::NOT_FOUND => Failure::NotFound(message),
                 _ => Failure::Runtime(message),
@@ -168,6 +168,31 @@ impl HttpPort {
         }
         Ok(body)
     }
+}
+
+/// Whose certificates count.
+fn authorities(ca_file: Option<&PathBuf>) -> Result<RootCerts, Failure> {
+    let unusable = |path: &PathBuf, error: &dyn fmt::Display| {
+        Failure::Usage(format!("{}: {error}", path.display()))
+    };
+    let certificates: Vec<Vec<u8>> = match ca_file {
+        Some(path) => {
+            let read = CertificateDer::pem_file_iter(path);
+            let read = read.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let read = read.map_err(|error| unusable(path, &error))?;
+            if read.is_empty() {
+                return Err(unusable(path, &"there is no certificate in it"));
+            }
+            read.iter().map(|der| der.to_vec()).collect()
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs().certs;
+            found.iter().map(|der| der.to_vec()).collect()
+        }
+    };
+    let certificates = certificates.iter();
+    let owned = certificates.map(|der| Certificate::from_der(der).to_owned());
+    Ok(RootCerts::from(owned))
 }
 
 /// The sentence of a problem document, or else the body as it is.

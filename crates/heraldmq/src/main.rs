@@ -1,5 +1,5 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, its bans, its cluster, two small clients for a first try, the load test, and
+//! data folder, its file of passwords, its bans, its cluster, names for brokers, two small clients for a first try, the load test, and
 //! its own manual.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
@@ -21,11 +21,13 @@ mod check_config;
 mod class;
 mod client;
 mod cluster;
+mod context;
 mod failure;
 mod http_port;
 mod layers;
 mod look;
 mod manual;
+mod output;
 mod passwd;
 mod publish;
 mod ready;
@@ -79,6 +81,7 @@ enum Command {
     Ban(ban::Arguments),
     /// Show the state of a cluster, and change it.
     Cluster(cluster::Arguments),
+    Context(context::Arguments),
     Ready(ready::Arguments),
     /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Look(command) => return ended(look::run(&command)),
         Command::Ban(arguments) => ban::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Context(arguments) => context::run(&arguments),
         Command::Ready(arguments) => ready::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Size(arguments) => bench::size::run(&arguments),

@@ -8,9 +8,10 @@ use admin::api::{At, Client, ClientState, Gone, PublisherHold, SubscriptionChang
 use serde_json::json;
 
 use super::cells::{ago, number, or_dash, shown};
-use super::shown::{EXIT_CODES, exit_code, get_client, path_of, print};
+use super::shown::{EXIT_CODES, exit_code, get_client, path_of};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
+use crate::output::print;
 
 /// Show one client: its connection, session, queue, subscriptions and drops; or change its subscriptions.
 #[derive(clap::Args)]

@@ -9,9 +9,10 @@ use admin::page::Missing;
 use text_table::Table;
 
 use super::cells::{number, rate, shown};
-use super::shown::{EXIT_CODES, Shown, exit_code, path_of, print};
+use super::shown::{EXIT_CODES, Shown, exit_code, path_of};
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
+use crate::output::print;
 
 /// How long a client may be watched, in s.
 const LONGEST_S: u64 = 3_600;

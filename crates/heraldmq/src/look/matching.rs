@@ -7,9 +7,10 @@ use serde_json::json;
 use text_table::Table;
 
 use super::cells::{number, or_dash, shown};
-use super::shown::{EXIT_CODES, exit_code, print};
+use super::shown::{EXIT_CODES, exit_code};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
+use crate::output::print;
 
 /// Explain who would receive a message, and why others would not. Nothing is published.
 #[derive(clap::Args)]

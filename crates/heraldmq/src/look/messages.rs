@@ -7,9 +7,10 @@ use admin::api::{QueuePurge, QueueRow, QueuedMessage, RetainedRow};
 use text_table::Table;
 
 use super::cells::{ago, number, or_dash, rate, shown};
-use super::shown::{EXIT_CODES, Shown, Walk, path_of, print, print_list, print_whole};
+use super::shown::{EXIT_CODES, Shown, Walk, path_of, print_list, print_whole};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
+use crate::output::print;
 
 /// List the largest queues by messages, bytes or age.
 #[derive(clap::Args)]

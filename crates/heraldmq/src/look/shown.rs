@@ -1,6 +1,5 @@
 //! How answers are shown: lists page by page, who has not answered, and exit codes.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use admin::page::{Missing, Page};
@@ -10,6 +9,7 @@ use text_table::Table;
 
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
+use crate::output::print;
 
 /// Not all nodes have answered.
 const IN_PART: u8 = 4;
@@ -120,14 +120,6 @@ pub(super) fn exit_code(partial: &[Missing]) -> ExitCode {
     match partial {
         [] => ExitCode::SUCCESS,
         _ => ExitCode::from(IN_PART),
-    }
-}
-
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads it has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::Runtime(error.to_string())),
     }
 }
 

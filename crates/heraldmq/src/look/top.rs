@@ -14,9 +14,10 @@ use text_table::Table;
 
 use super::cells::{milliseconds, number, rate, shown};
 use super::messages::queues_table;
-use super::shown::{EXIT_CODES, exit_code, print};
+use super::shown::{EXIT_CODES, exit_code};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
+use crate::output::print;
 
 /// Show live rates, the busiest clients and topics, the slowest clients and the largest queues.
 #[derive(clap::Args)]
