@@ -242,18 +242,33 @@ fn sentence(client: &Client) -> String {
 }
 
 /// Disconnect a client. Its session stays, and it may come back; `heraldmq ban` keeps it out.
+///
+/// A client of MQTT 5.0 gets DISCONNECT with the reason code 0x98, "administrative action"; for clients of earlier versions the
+/// connection closes. Most clients connect again at once.
+///
+/// A session that outlives its connection stays, with its subscriptions and the messages that wait for it: one with a session expiry
+/// interval (5.0), or without clean session (3.1.1 and 3.1). Any other session ends with the connection, and --end-session ends each.
+/// The broker publishes the client's will: at once, or after the will delay if the session stays and the client is not back by then.
 #[derive(clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = DISCONNECT_EXAMPLES)]
 pub(crate) struct DisconnectArguments {
     #[command(flatten)]
     node: HttpPort,
     /// The client identifier.
     #[arg(value_name = "CLIENT")]
     client: String,
-    /// End its session too: its subscriptions and what waits for it are gone. Also of a client that is away.
+    /// End the session too, also that of a client that is away: its subscriptions and the messages that wait for it are deleted.
     #[arg(long)]
     end_session: bool,
 }
+
+const DISCONNECT_EXAMPLES: &str = "\
+Examples:
+  heraldmq disconnect press-17 --key-file operator.key
+  heraldmq disconnect press-17 --end-session --key-file operator.key
+  heraldmq ban add --client press-17 --for 1h --key-file operator.key    disconnect it, and refuse it for an hour
+
+Exit codes: 0 disconnected; 1 refused, or the node does not answer; 2 wrong command line; 3 there is no such client.";
 
 pub(crate) fn disconnect(arguments: &DisconnectArguments) -> Result<ExitCode, Failure> {
     let DisconnectArguments {
