@@ -365,8 +365,11 @@ impl Upgrade {
                 let count = member.info.get(name).and_then(|text| text.parse().ok());
                 if let Some(count @ 1_u32..) = count.filter(|_| member.node != cluster.node()) {
                     let (node, called) = (member.node, (self.name_of)(member));
-                    let detail =
-                        format!("node {node:016x} ({called}) has {count} replicas that {what}");
+                    let replicas = match count {
+                        1 => "1 replica".to_owned(),
+                        _ => format!("{count} replicas"),
+                    };
+                    let detail = format!("node {node:016x} ({called}) has {replicas} that {what}");
                     told.push((format!("node {node:016x}"), detail));
                 }
             }

@@ -12,7 +12,7 @@ use admin::cluster::{
 use clap::Subcommand;
 use config::Endpoint;
 use serde_json::{Value, json};
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
@@ -68,13 +68,17 @@ enum Command {
         #[command(flatten)]
         of: OfNode,
     },
-    /// Move the clients of a node to other nodes before maintenance.
+    /// Move the clients of a node to other nodes before maintenance, or end that with --end.
+    ///
+    /// The node refuses new clients, gives the leadership of its shards to other nodes, and then disconnects its clients little by
+    /// little; it keeps its replicas. `heraldmq cluster status` shows how far it is. The node takes clients again after its next
+    /// start, or after --end.
     Drain {
         #[command(flatten)]
         node: HttpPort,
         #[command(flatten)]
         of: OfNode,
-        /// End it: the node takes clients again.
+        /// End the drain: the node takes clients again, and may lead shards again.
         #[arg(long, conflicts_with = "dry_run")]
         end: bool,
     },
@@ -319,10 +323,13 @@ fn tell(answer: &str) -> Result<(), Failure> {
         (false, true) => "possible",
         (false, false) => "not possible",
     };
-    let clients = change.clients.map_or("?".to_owned(), |n| n.to_string());
+    let clients = change
+        .clients
+        .map_or("? clients".to_owned(), |n| counted(n, "client", "clients"));
+    let shards = counted(change.shards_led, "shard", "shards");
     let text = format!(
-        "{what}: node {} ({}) has {clients} clients, leads {} shards, votes in {}\n",
-        change.node, change.node_name, change.shards_led, change.voters
+        "{what}: node {} ({}) has {clients}, leads {shards}, votes in {}\n",
+        change.node, change.node_name, change.voters
     );
     io::stdout()
         .write_all(text.as_bytes())

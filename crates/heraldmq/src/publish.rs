@@ -12,6 +12,8 @@ use std::{
 use mqtt_client::Event as PacketEvent;
 use mqtt_proto::{PacketType, Publish, QoS, validate_topic_name};
 
+use text_table::units::counted;
+
 use crate::{
     client::{
         Connection, ConnectionOptions, Event, Properties, explain, farewell, parse_qos,
@@ -251,9 +253,9 @@ impl Publisher<'_> {
                 "the broker refused the message: {first}"
             ))),
             Some(first) => Err(Failure::Runtime(format!(
-                "the broker refused {} of {} messages, the first with: {first}",
+                "the broker refused {} of {}, the first with: {first}",
                 self.refusals.len(),
-                self.published
+                counted(self.published, "message", "messages")
             ))),
         }
     }

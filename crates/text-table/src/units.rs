@@ -17,6 +17,14 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// A number with its noun: `1 node`, `1,234 nodes`.
+pub fn counted(value: u64, one: &str, many: &str) -> String {
+    match value {
+        1 => format!("1 {one}"),
+        _ => format!("{} {many}", count(value)),
+    }
+}
+
 /// Something per second: whole, but for rates so low that the decimals matter.
 pub fn rate(value: f64) -> String {
     if value < 10.0 && value.fract() != 0.0 {
@@ -98,6 +106,12 @@ mod tests {
         let counts = [0, 999, 1_000, 123_456, 1_234_567].map(count);
         assert_eq!(counts, ["0", "999", "1,000", "123,456", "1,234,567"]);
         assert_eq!(rate(123_456.4), "123,456");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let nodes = [0, 1, 2, 1_000].map(|value| counted(value, "node", "nodes"));
+        assert_eq!(nodes, ["0 nodes", "1 node", "2 nodes", "1,000 nodes"]);
     }
 
     #[test]

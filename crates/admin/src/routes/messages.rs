@@ -94,7 +94,10 @@ pub(super) async fn bulk(
         let count = bulk.messages.len();
         return Err(too_many("/messages", count, MOST_OF_A_REQUEST));
     }
-    let target = format!("{} messages", bulk.messages.len());
+    let target = match bulk.messages.len() {
+        1 => "1 message".to_owned(),
+        count => format!("{count} messages"),
+    };
     let results = broker.publish(bulk.messages, budget.budget()?).await?;
     let results = results.into_iter().map(|result| match result {
         Ok(published) => BulkResult {

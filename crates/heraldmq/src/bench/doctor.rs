@@ -10,7 +10,7 @@ use host::kernel::{Finding, Matters, Need, PrintedHere, Severity, Side};
 use loadtest::most_connections;
 use loadtest::workload::Login;
 use mqtt_proto::ProtocolVersion;
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use super::scenario::{Chosen, Share};
 use super::target;
@@ -89,7 +89,13 @@ impl Doctor {
                 targets: self.target.len().max(1) as u32,
                 ..Need::new(Side::LoadTool, connections)
             };
-            sides.push((format!("load, {processes} workers"), self.located(need)));
+            sides.push((
+                format!(
+                    "load, {}",
+                    counted(u64::from(processes), "worker", "workers")
+                ),
+                self.located(need),
+            ));
         }
         if self.print {
             let findings = sides.iter().flat_map(|(_, need)| kernel.check(need));
@@ -99,7 +105,7 @@ impl Doctor {
                 &kernel.printed(),
             ));
         }
-        let mut text = format!("{connections} connections\n");
+        let mut text = counted(connections, "connection", "connections") + "\n";
         for (title, need) in &sides {
             text += &side_text(title, &kernel, need);
         }

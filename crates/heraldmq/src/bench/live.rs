@@ -217,7 +217,10 @@ fn connections(news: &News<'_>) -> String {
     let connected = format!("{} of {} connected", units::count(ready), units::count(all));
     match news.progress.disconnects {
         0 => connected,
-        broken => format!("{connected}, {} disconnects", units::count(broken)),
+        broken => format!(
+            "{connected}, {}",
+            units::counted(broken, "disconnect", "disconnects")
+        ),
     }
 }
 
@@ -267,7 +270,7 @@ mod tests {
         let mut second = Second::measured();
         let told = facts(&second.news(), &systems(), 4);
         let expected = [
-            "1,999 of 2,000 connected, 1 disconnects",
+            "1,999 of 2,000 connected, 1 disconnect",
             "sent 10,000/s, delivered 9,980/s, missing 12",
             "p99 1.25 ms, max 250.0 ms",
             "pid 7 (mosquitto): CPU 37.5 %, memory 12.0 MB",

@@ -2,7 +2,7 @@
 
 use loadtest::workload::{Activity, Churn, Messages, Pace, Part, Retained, Wills};
 use loadtest::{Topology, Workload};
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 /// A row per part, and one for all of them.
 pub(super) fn table(workload: &Workload) -> Table {
@@ -139,7 +139,10 @@ fn when(part: &Part) -> String {
 fn what(activity: &Activity) -> String {
     match activity {
         Activity::Messages(messages) => messages_in_words(messages),
-        Activity::Background { connections } => format!("{connections} connections at rest"),
+        Activity::Background { connections } => format!(
+            "{} at rest",
+            counted(*connections as u64, "connection", "connections")
+        ),
         Activity::Churn(churn) => churn_in_words(churn),
         Activity::Wills(wills) => format!(
             "{} clients with wills, {} break off per second",

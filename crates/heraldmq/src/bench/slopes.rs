@@ -234,7 +234,8 @@ impl MeasureSlopes {
         let plan = name.parse::<Plan>();
         let plan = plan.map_err(|error| Failure::Runtime(error.to_string()))?;
         let kind = if is_clean { "clean" } else { "persistent" };
-        complain(&format!("{count} connections with {kind} sessions"));
+        let connections = text_table::units::counted(count as u64, "connection", "connections");
+        complain(&format!("{connections} with {kind} sessions"));
         self.play(
             observers,
             Nodes::One,

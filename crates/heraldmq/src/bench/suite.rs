@@ -21,6 +21,8 @@ use super::outputs::Outputs;
 use super::print;
 use super::run::{How, Request};
 use super::systems::{Pids, Watched};
+use text_table::units::counted;
+
 use crate::failure::{Failure, complain};
 use crate::transport_options::TransportOptions;
 
@@ -77,8 +79,8 @@ impl Suite {
         match results.failed {
             0 => Ok(()),
             failed => Err(Failure::Runtime(format!(
-                "{failed} of {} runs failed",
-                results.played
+                "{failed} of {} failed",
+                counted(results.played as u64, "run", "runs")
             ))),
         }
     }

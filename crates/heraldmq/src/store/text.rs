@@ -8,7 +8,7 @@ use store::{
 };
 use store_state::api::StoreId;
 use text_table::Table;
-use text_table::units::count;
+use text_table::units::{count, counted};
 
 /// Shown where there is nothing, or nothing that could be read.
 const NONE: &str = "-";
@@ -67,12 +67,12 @@ pub(super) fn verdict(survey: &NodeSurvey) -> String {
     let replay = match entries {
         0 => "nothing to apply again".to_owned(),
         _ => format!(
-            "{} requests in {} entries to apply again",
-            count(requests),
-            count(entries)
+            "{} in {} to apply again",
+            counted(requests, "request", "requests"),
+            counted(entries, "entry", "entries")
         ),
     };
-    let _ = writeln!(text, "OK: {} rows read, {replay}", count(read));
+    let _ = writeln!(text, "OK: {} read, {replay}", counted(read, "row", "rows"));
     text
 }
 
@@ -96,6 +96,10 @@ pub(super) fn recovery(recovered: &[Recovered]) -> String {
                 let _ = writeln!(text, "{store} {shard}: BEGINS ANEW; LOST: {held}");
                 match removed_inboxes {
                     0 => Ok(()),
+                    1 => writeln!(
+                        text,
+                        "{store} {shard}: 1 inbox on this node belongs to its lost sessions, and is removed"
+                    ),
                     count => writeln!(
                         text,
                         "{store} {shard}: {count} inboxes on this node belong to its lost sessions, and are removed"
@@ -184,10 +188,10 @@ fn node(survey: &NodeSurvey) -> String {
 
 fn log(log: &LogSurvey) -> String {
     format!(
-        "{} files, {} bytes, {} groups",
-        count(log.files),
-        count(log.bytes),
-        count(log.groups)
+        "{}, {}, {}",
+        counted(log.files, "file", "files"),
+        counted(log.bytes, "byte", "bytes"),
+        counted(log.groups, "group", "groups")
     )
 }
 

@@ -104,7 +104,10 @@ impl Facts<'_> {
             text += &format!(", {} connects/s", self.rate(Count::Connects));
         }
         if counts[Count::Disconnects] > 0 {
-            text += &format!(", {} disconnects", units::count(counts[Count::Disconnects]));
+            text += &format!(
+                ", {}",
+                units::counted(counts[Count::Disconnects], "disconnect", "disconnects")
+            );
         }
         text
     }
@@ -254,7 +257,7 @@ mod tests {
         facts.times = &times;
         facts.reasons = vec![("closed".to_owned(), 3)];
         let expected = [
-            "1,500 of 2,000 connected, 1 disconnects",
+            "1,500 of 2,000 connected, 1 disconnect",
             "sent 15,000/s, waiting 7",
             "p99 2.00 ms, max 2.00 ms",
             "failures: 3 × closed",

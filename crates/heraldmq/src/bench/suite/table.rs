@@ -1,7 +1,7 @@
 //! What came of a suite, on the terminal.
 
 use report::{Latency, PublishedFigures, Record};
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 const NONE: &str = "-";
 
@@ -61,8 +61,10 @@ pub(super) fn sentence(record: &Record) -> String {
         format!(", p99 {:.2} ms", latency.p99_ms)
     });
     format!(
-        "{} connections, {:.0} msg/s{p99}, {} lost",
-        record.connections, record.messages_per_second, record.counts.lost
+        "{}, {:.0} msg/s{p99}, {} lost",
+        counted(record.connections, "connection", "connections"),
+        record.messages_per_second,
+        record.counts.lost
     )
 }
 
