@@ -613,7 +613,11 @@ def test_each_command_of_the_page_does_what_it_says(stage, keys, tmp_path):
         with stage.client("press-17", props={"session_expiry": 600}) as client, stage.client("hmi-9"):
             client.subscribe("plant/+/state", qos=1)
             url = f"http://127.0.0.1:{stage.http_port}"
-            done = run(*args, "--url", url, cwd=tmp_path)
+            if args[:2] == ["context", "add"]:
+                args[args.index("--url") + 1] = url
+            named = args[0] == "context" or "--context" in args
+            at = [] if named else ["--url", url]
+            done = run(*args, *at, cwd=tmp_path, env={"XDG_CONFIG_HOME": str(tmp_path)})
             assert done.returncode == 0, (args, done.stdout, done.stderr)
             if args[0] == "disconnect":
                 client.expect_disconnected(0x98)

@@ -2,7 +2,6 @@
 //!
 //! Deliberately absent: what a ban does, and whether one is right; the broker says so.
 
-use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
 use admin::page::{LARGEST_LIMIT, Page};
@@ -11,8 +10,9 @@ use guard::{Ban, Subject};
 use serde_json::{Value, json};
 use text_table::Table;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
+use crate::output::{fitted, print};
 
 const BANS: &str = "/api/v1/bans";
 
@@ -41,6 +41,10 @@ enum Command {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print cells whole. Without it, long cells are cut and end with `…`: on a terminal to its width, elsewhere to 200
+        /// characters.
+        #[arg(long)]
+        wide: bool,
     },
     /// Ban a client identifier, a user name, or addresses. Whoever it concerns is disconnected.
     Add {
@@ -81,7 +85,7 @@ struct Named {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
-        Command::List { node, json } => list(node, *json),
+        Command::List { node, json, wide } => list(node, *json, *wide),
         Command::Add {
             node,
             subject,
@@ -96,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 "reason": reason,
             });
             let ban = node.post(BANS, &wanted)?;
-            print(&table(&[parse(&ban)?]))
+            print(&fitted(table(&[parse(&ban)?]), false).to_string())
         }
         Command::Remove { node, id } => {
             let removed = node.delete(&format!("{BANS}/{id}"));
@@ -105,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
+fn list(node: &HttpPort, json: bool, wide: bool) -> Result<(), Failure> {
     let mut after: Option<String> = None;
     let mut all: Vec<Value> = Vec::new();
     loop {
@@ -124,11 +128,14 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
         return print(&(text + "\n"));
     }
     let bans: Vec<Ban> = parse(&Value::Array(all).to_string())?;
-    print(&table(&bans))
+    if bans.is_empty() {
+        complain("there are no bans");
+    }
+    print(&fitted(table(&bans), wide).to_string())
 }
 
-fn table(bans: &[Ban]) -> String {
-    let mut table = Table::new(["id", "kind", "who", "expires", "reason"]);
+fn table(bans: &[Ban]) -> Table {
+    let mut table = Table::new(["id", "kind", "who", "expires", "reason"]).with_text(1..5);
     for ban in bans {
         let (kind, who) = match &ban.subject {
             Subject::Client(name) => ("client", name.to_string()),
@@ -141,11 +148,5 @@ fn table(bans: &[Ban]) -> String {
         let id = ban.id.to_string();
         table.row([id.as_str(), kind, &who, &expires, &ban.reason]);
     }
-    table.to_string()
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::Runtime(error.to_string()))
+    table
 }

@@ -7,7 +7,7 @@ use admin::api::{Alarm, At};
 use text_table::Table;
 
 use super::cells::{ago, or_dash, shown};
-use super::shown::{EXIT_CODES, Shown, print_whole};
+use super::shown::{EXIT_CODES, Listed, Shown, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
@@ -31,8 +31,12 @@ pub(crate) fn alarms(arguments: &AlarmsArguments) -> Result<ExitCode, Failure> {
     let path = "/api/v1/alarms";
     let (node, shown) = (&arguments.node, &arguments.shown);
     match arguments.ended {
-        true => print_whole(node, path, &[("state", "ended".to_owned())], shown, ended),
-        false => print_whole(node, path, &[], shown, raised),
+        true => {
+            let query = [("state", "ended".to_owned())];
+            let listed = Listed::all("alarms that have ended");
+            print_whole(node, path, &query, shown, listed, ended)
+        }
+        false => print_whole(node, path, &[], shown, Listed::all("alarms"), raised),
     }
 }
 

@@ -7,7 +7,7 @@ use admin::api::{FailedLoginsRow, FailedUser};
 use text_table::Table;
 
 use super::cells::{ago, number, shown};
-use super::shown::{EXIT_CODES, Shown, print_whole};
+use super::shown::{EXIT_CODES, Listed, Shown, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
@@ -26,7 +26,8 @@ pub(crate) struct FailedLoginsArguments {
 
 pub(crate) fn failed_logins(arguments: &FailedLoginsArguments) -> Result<ExitCode, Failure> {
     let path = "/api/v1/failed-logins";
-    print_whole(&arguments.node, path, &[], &arguments.shown, table)
+    let (node, shown) = (&arguments.node, &arguments.shown);
+    print_whole(node, path, &[], shown, Listed::all("failed logins"), table)
 }
 
 fn table(rows: &[FailedLoginsRow]) -> Table {

@@ -7,7 +7,7 @@ use admin::api::{ClientRow, DropRow, NodeRow, SettingRow, ShardRow, Subscription
 use text_table::Table;
 
 use super::cells::{ago, number, or_dash, shown};
-use super::shown::{EXIT_CODES, Shown, Walk, print_list, print_whole};
+use super::shown::{EXIT_CODES, Listed, Shown, Walk, print_list, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
@@ -54,13 +54,9 @@ pub(crate) fn clients(arguments: &ClientsArguments) -> Result<ExitCode, Failure>
     if arguments.held {
         query.push(("order", "held".to_owned()));
     }
-    print_list(
-        &arguments.node,
-        "/api/v1/clients",
-        query,
-        how,
-        clients_table,
-    )
+    let listed = Listed::all("clients").only_some(!query.is_empty());
+    let path = "/api/v1/clients";
+    print_list(&arguments.node, path, query, how, listed, clients_table)
 }
 
 /// List the sessions in the stores, of connected and of disconnected clients.
@@ -88,8 +84,9 @@ pub(crate) fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failur
         query.push(("state", "away".to_owned()));
     }
     let how = (&arguments.walk, &arguments.shown);
+    let listed = Listed::all("sessions").only_some(arguments.away || arguments.prefix.is_some());
     let path = "/api/v1/clients";
-    print_list(&arguments.node, path, query, how, clients_table)
+    print_list(&arguments.node, path, query, how, listed, clients_table)
 }
 
 /// List the settings of a node, where each comes from, and nodes that differ.
@@ -112,7 +109,11 @@ pub(crate) fn settings(arguments: &SettingsArguments) -> Result<ExitCode, Failur
     let query = query([("prefix", &arguments.prefix)]);
     let path = "/api/v1/settings";
     let table = |rows: &[SettingRow]| settings_table(rows, arguments.defaults);
-    print_whole(&arguments.node, path, &query, &arguments.shown, table)
+    let listed = Listed::all("settings").only_some(!query.is_empty());
+    let listed = listed
+        .when_hidden("nobody has set any of these, and no node differs; --defaults lists them");
+    let (node, shown) = (&arguments.node, &arguments.shown);
+    print_whole(node, path, &query, shown, listed, table)
 }
 
 fn settings_table(rows: &[SettingRow], defaults: bool) -> Table {
@@ -204,11 +205,14 @@ pub(crate) fn subscriptions(arguments: &SubscriptionsArguments) -> Result<ExitCo
     let how = (&arguments.walk, &arguments.shown);
     let given = [("prefix", &arguments.prefix), ("client", &arguments.client)];
     let path = "/api/v1/subscriptions";
+    let query = query(given);
+    let listed = Listed::all("subscriptions").only_some(!query.is_empty());
     print_list(
         &arguments.node,
         path,
-        query(given),
+        query,
         how,
+        listed,
         subscriptions_table,
     )
 }
@@ -249,13 +253,9 @@ pub(crate) fn shards(arguments: &ShardsArguments) -> Result<ExitCode, Failure> {
         query.push(("leaderless", "true".to_owned()));
     }
     let path = "/api/v1/shards";
-    print_whole(
-        &arguments.node,
-        path,
-        &query,
-        &arguments.shown,
-        shards_table,
-    )
+    let listed = Listed::all("shards").only_some(!query.is_empty());
+    let (node, shown) = (&arguments.node, &arguments.shown);
+    print_whole(node, path, &query, shown, listed, shards_table)
 }
 
 fn shards_table(rows: &[ShardRow]) -> Table {
@@ -318,13 +318,9 @@ pub(crate) struct NodesArguments {
 }
 
 pub(crate) fn nodes(arguments: &NodesArguments) -> Result<ExitCode, Failure> {
-    print_whole(
-        &arguments.node,
-        "/api/v1/nodes",
-        &[],
-        &arguments.shown,
-        nodes_table,
-    )
+    let (node, shown) = (&arguments.node, &arguments.shown);
+    let listed = Listed::all("nodes");
+    print_whole(node, "/api/v1/nodes", &[], shown, listed, nodes_table)
 }
 
 fn nodes_table(rows: &[NodeRow]) -> Table {
@@ -389,13 +385,10 @@ pub(crate) fn drops(arguments: &DropsArguments) -> Result<ExitCode, Failure> {
         ("topic", &arguments.topic),
     ];
     let how = (&arguments.walk, &arguments.shown);
-    print_list(
-        &arguments.node,
-        "/api/v1/drops",
-        query(given),
-        how,
-        drops_table,
-    )
+    let query = query(given);
+    let listed = Listed::all("dropped messages").only_some(!query.is_empty());
+    let path = "/api/v1/drops";
+    print_list(&arguments.node, path, query, how, listed, drops_table)
 }
 
 fn drops_table(rows: &[DropRow]) -> Table {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use admin::api::{ClientRates, Counts, Event, Gap, Stats};
 use admin::page::Missing;
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use super::cells::{number, rate, shown};
 use super::shown::{EXIT_CODES, Shown, exit_code, path_of};
@@ -69,11 +69,7 @@ pub(crate) fn stats(arguments: &StatsArguments) -> Result<ExitCode, Failure> {
     if stats.nodes.len() > 1 {
         add("all".to_owned(), &stats.total);
     }
-    let table = match arguments.shown.no_header {
-        true => table.without_header(),
-        false => table,
-    };
-    print(&table.to_string())?;
+    print(&arguments.shown.fit(table, true).to_string())?;
     Ok(exit_code(&stats.partial))
 }
 
@@ -164,13 +160,10 @@ fn show_event(kind: &str, data: &str, json: bool) -> Result<(), Failure> {
         "hello" => Ok(()),
         "gap" => {
             let gap: Gap = parse(data)?;
-            let count = gap
-                .count
-                .map_or("some".to_owned(), |count| number(Some(count)));
-            complain(&format!(
-                "{}: {count} events were missed",
-                shown(&gap.node_name)
-            ));
+            let missed = gap.count.map_or("some events".to_owned(), |count| {
+                counted(count, "event", "events")
+            });
+            complain(&format!("{}: missed {missed}", shown(&gap.node_name)));
             Ok(())
         }
         "partial" => {

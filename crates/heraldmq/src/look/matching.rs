@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use admin::api::{DecidedBy, KnownBy, Match, Outcome, Verdict};
 use serde_json::json;
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use super::cells::{number, or_dash, shown};
 use super::shown::{EXIT_CODES, exit_code};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
-use crate::output::print;
+use crate::output::{fitted, print};
 
 /// Explain who would receive a message, and why others would not. Nothing is published.
 #[derive(clap::Args)]
@@ -38,6 +38,9 @@ pub(crate) struct MatchArguments {
     /// Print the answer as it came, JSON.
     #[arg(long)]
     json: bool,
+    /// Print cells whole. Without it, long cells are cut and end with `…`: on a terminal to its width, elsewhere to 200 characters.
+    #[arg(long)]
+    wide: bool,
 }
 
 pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> {
@@ -53,7 +56,7 @@ pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> 
     let found: Match = parse(&text)?;
     match arguments.json {
         true => print(&(text + "\n"))?,
-        false => print(&page(&found))?,
+        false => print(&page(&found, arguments.wide))?,
     }
     Ok(exit_code(&found.partial))
 }
@@ -68,7 +71,7 @@ fn rule(verdict: &Verdict) -> String {
     }
 }
 
-fn page(found: &Match) -> String {
+fn page(found: &Match, wide: bool) -> String {
     let counts = &found.counts;
     let from = found.publisher.as_ref();
     let from = from.map_or(String::new(), |of| {
@@ -87,13 +90,13 @@ fn page(found: &Match) -> String {
     });
     let at_least = if found.counted_all { "" } else { "at least " };
     let mut page = format!(
-        "{}, QoS {}{from}: {at_least}{} delivered, {} queued, {} dropped, {} groups\n",
+        "{}, QoS {}{from}: {at_least}{} delivered, {} queued, {} dropped, {}\n",
         shown(&found.topic),
         found.qos,
         number(Some(counts.delivered)),
         number(Some(counts.queued)),
         number(Some(counts.dropped)),
-        number(Some(counts.groups)),
+        counted(counts.groups, "group", "groups"),
     );
     let header = ["OUTCOME", "RECEIVER", "NODE", "FILTER", "QOS", "WHY"];
     let mut table = Table::new(header).with_text([1, 2, 3, 5]);
@@ -110,7 +113,7 @@ fn page(found: &Match) -> String {
         let why = match (&receiver.reason, &detail, receiver.members) {
             (Some(reason), Some(detail), _) => format!("{reason}: {detail}"),
             (Some(reason), None, _) => reason.clone(),
-            (None, _, Some(members)) => format!("{members} members"),
+            (None, _, Some(members)) => counted(members, "member", "members"),
             (None, ..) => "-".to_owned(),
         };
         table.row([
@@ -132,6 +135,6 @@ fn page(found: &Match) -> String {
             format!("{}: {}", not.reason, not.detail),
         ]);
     }
-    page += &table.to_string();
+    page += &fitted(table, wide).to_string();
     page
 }

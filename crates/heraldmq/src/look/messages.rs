@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use admin::api::{QueuePurge, QueueRow, QueuedMessage, RetainedRow};
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use super::cells::{ago, number, or_dash, rate, shown};
-use super::shown::{EXIT_CODES, Shown, Walk, path_of, print_list, print_whole};
+use super::shown::{EXIT_CODES, Listed, Shown, Walk, path_of, print_list, print_whole};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 use crate::output::print;
@@ -34,7 +34,8 @@ pub(crate) fn queues(arguments: &QueuesArguments) -> Result<ExitCode, Failure> {
         ("limit", arguments.limit.to_string()),
     ];
     let (node, how) = (&arguments.node, &arguments.shown);
-    print_whole(node, "/api/v1/queues", &query, how, queues_table)
+    let listed = Listed::all("queues");
+    print_whole(node, "/api/v1/queues", &query, how, listed, queues_table)
 }
 
 pub(super) fn queues_table(rows: &[QueueRow]) -> Table {
@@ -95,7 +96,8 @@ pub(crate) fn queue(arguments: &QueueArguments) -> Result<ExitCode, Failure> {
         return empty(&arguments.node, &path, arguments.shown.json);
     }
     let how = (&arguments.walk, &arguments.shown);
-    print_list(&arguments.node, &path, Vec::new(), how, queue_table)
+    let listed = Listed::all("queued messages");
+    print_list(&arguments.node, &path, Vec::new(), how, listed, queue_table)
 }
 
 /// Empties a queue, and asks again as long as more is dropped.
@@ -117,8 +119,9 @@ fn empty(node: &HttpPort, path: &str, json: bool) -> Result<ExitCode, Failure> {
     let line = match json {
         true => serde_json::to_string(&all).expect("numbers become JSON"),
         false => format!(
-            "{} messages of {} bytes are dropped",
-            all.removed, all.bytes
+            "dropped {} of {}",
+            counted(all.removed, "message", "messages"),
+            counted(all.bytes, "byte", "bytes")
         ),
     };
     print(&(line + "\n"))?;
@@ -166,7 +169,9 @@ pub(crate) struct RetainedArguments {
 pub(crate) fn retained(arguments: &RetainedArguments) -> Result<ExitCode, Failure> {
     let query = vec![("filter", arguments.filter.clone())];
     let how = (&arguments.walk, &arguments.shown);
-    print_list(&arguments.node, "/api/v1/retained", query, how, |rows| {
+    let listed = Listed::all("retained messages").only_some(arguments.filter != "#");
+    let path = "/api/v1/retained";
+    print_list(&arguments.node, path, query, how, listed, |rows| {
         let mut table = Table::new(["TOPIC", "EXPIRES", "QOS", "BYTES"]).with_text(1..2);
         for row in rows {
             let RetainedRow { topic, qos, .. } = row;

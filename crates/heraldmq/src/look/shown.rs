@@ -9,7 +9,7 @@ use text_table::Table;
 
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
-use crate::output::print;
+use crate::output::{fitted, print};
 
 /// Not all nodes have answered.
 const IN_PART: u8 = 4;
@@ -26,6 +26,75 @@ pub(crate) struct Shown {
     /// Leave the header of the table out.
     #[arg(long)]
     pub(super) no_header: bool,
+    /// Print cells whole. Without it, long cells are cut and end with `…`: on a terminal to its width, elsewhere to 200 characters.
+    #[arg(long)]
+    pub(super) wide: bool,
+}
+
+impl Shown {
+    /// The table as it is printed.
+    pub(super) fn fit(&self, table: Table, has_header: bool) -> Table {
+        let table = match self.no_header || !has_header {
+            true => table.without_header(),
+            false => table,
+        };
+        fitted(table, self.wide)
+    }
+}
+
+/// What a list has, for the sentence about an empty one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// Such as `clients`.
+    nouns: &'static str,
+    /// Whether options leave some of them out.
+    is_filtered: bool,
+    /// What to say if the table leaves out all rows of the answer.
+    when_hidden: &'static str,
+}
+
+impl Listed {
+    /// All of them, by what they are called.
+    pub(super) fn all(nouns: &'static str) -> Self {
+        Self {
+            nouns,
+            is_filtered: false,
+            when_hidden: "",
+        }
+    }
+
+    /// Those that options ask for, if they ask for some.
+    pub(super) fn only_some(self, is_filtered: bool) -> Self {
+        Self {
+            is_filtered,
+            ..self
+        }
+    }
+
+    pub(super) fn when_hidden(self, when_hidden: &'static str) -> Self {
+        Self {
+            when_hidden,
+            ..self
+        }
+    }
+
+    /// The sentence about a list without rows, of which `items` came. `ends`: nothing follows.
+    fn nothing(self, items: usize, ends: bool, partial: &[Missing]) -> String {
+        if items > 0 && !self.when_hidden.is_empty() {
+            return self.when_hidden.to_owned();
+        }
+        let mut sentence = match self.is_filtered {
+            true => format!("no {} match", self.nouns),
+            false => format!("there are no {}", self.nouns),
+        };
+        if !ends {
+            sentence += " on this page";
+        }
+        if !partial.is_empty() {
+            sentence += " on the nodes that have answered";
+        }
+        sentence
+    }
 }
 
 /// How much of a list is shown.
@@ -45,10 +114,12 @@ pub(super) fn print_list<T: DeserializeOwned>(
     path: &str,
     query: Vec<(&str, String)>,
     (walk, shown): (&Walk, &Shown),
+    listed: Listed,
     table: impl Fn(&[T]) -> Table,
 ) -> Result<ExitCode, Failure> {
     let mut after: Option<String> = None;
     let mut partial: Vec<Missing> = Vec::new();
+    let (mut items, mut rows) = (0, 0);
     loop {
         let mut query = query.clone();
         query.push(("limit", walk.limit.to_string()));
@@ -62,12 +133,10 @@ pub(super) fn print_list<T: DeserializeOwned>(
             print(&(text + "\n"))?;
         } else if !page.items.is_empty() || is_first {
             let table = table(&page.items);
-            let table = match shown.no_header || !is_first {
-                true => table.without_header(),
-                false => table,
-            };
-            print(&table.to_string())?;
+            rows += table.rows().len();
+            print(&shown.fit(table, is_first).to_string())?;
         }
+        items += page.items.len();
         for missing in page.partial {
             if !partial.contains(&missing) {
                 partial.push(missing);
@@ -77,6 +146,9 @@ pub(super) fn print_list<T: DeserializeOwned>(
         if after.is_none() || !walk.all {
             break;
         }
+    }
+    if rows == 0 && !shown.json {
+        complain(&listed.nothing(items, after.is_none(), &partial));
     }
     if after.is_some() {
         complain("more follows: --all shows it");
@@ -90,6 +162,7 @@ pub(super) fn print_whole<T: DeserializeOwned>(
     path: &str,
     query: &[(&str, String)],
     shown: &Shown,
+    listed: Listed,
     table: impl Fn(&[T]) -> Table,
 ) -> Result<ExitCode, Failure> {
     let text = node.get_with(path, query)?;
@@ -98,11 +171,11 @@ pub(super) fn print_whole<T: DeserializeOwned>(
         print(&(text + "\n"))?;
     } else {
         let table = table(&page.items);
-        let table = match shown.no_header {
-            true => table.without_header(),
-            false => table,
-        };
-        print(&table.to_string())?;
+        let rows = table.rows().len();
+        print(&shown.fit(table, true).to_string())?;
+        if rows == 0 {
+            complain(&listed.nothing(page.items.len(), true, &page.partial));
+        }
     }
     Ok(exit_code(&page.partial))
 }
@@ -139,5 +212,30 @@ pub(super) fn get_client(node: &HttpPort, client_id: &str) -> Result<String, Fai
             let body: Value = serde_json::json!({ "client_id": client_id });
             node.post("/api/v1/lookup", &body)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_says_what_is_true() {
+        let missing: Vec<Missing> =
+            parse(r#"[{"node": null, "node_name": "b", "reason": "down", "missing": []}]"#)
+                .unwrap();
+        let clients = Listed::all("clients");
+        assert_eq!(clients.nothing(0, true, &[]), "there are no clients");
+        assert_eq!(
+            clients.only_some(true).nothing(0, false, &[]),
+            "no clients match on this page"
+        );
+        assert_eq!(
+            clients.nothing(0, true, &missing),
+            "there are no clients on the nodes that have answered"
+        );
+        let settings = Listed::all("settings").when_hidden("all are defaults");
+        assert_eq!(settings.nothing(3, true, &[]), "all are defaults");
+        assert_eq!(settings.nothing(0, true, &[]), "there are no settings");
     }
 }

@@ -10,14 +10,14 @@ use admin::api::{BusyClient, BusyTopic, Counts, QueueRow, Stats};
 use admin::cluster::NodeId;
 use admin::page::Page;
 use serde::de::DeserializeOwned;
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use super::cells::{milliseconds, number, rate, shown};
 use super::messages::queues_table;
 use super::shown::{EXIT_CODES, exit_code};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
-use crate::output::print;
+use crate::output::{fitted, print};
 
 /// Show live rates, the busiest clients and topics, the slowest clients and the largest queues.
 #[derive(clap::Args)]
@@ -142,8 +142,8 @@ fn screen((before, now): (&Stats, &Stats), elapsed: Duration, first: &First) -> 
     }
     let [messages_in, messages_out, dropped] = sums.map(|sum| rate(Some(sum)));
     let mut screen = format!(
-        "{} nodes  in {messages_in}/s  out {messages_out}/s  drops {dropped}/s  clients {}  queued {}  {}\n",
-        now.nodes.len(),
+        "{}  in {messages_in}/s  out {messages_out}/s  drops {dropped}/s  clients {}  queued {}  {}\n",
+        counted(now.nodes.len() as u64, "node", "nodes"),
         number(Some(now.total.connections)),
         number(Some(now.total.queued_messages)),
         now.as_of,
@@ -157,21 +157,21 @@ fn screen((before, now): (&Stats, &Stats), elapsed: Duration, first: &First) -> 
             missing.reason.name()
         );
     }
-    screen += &format!("\n{table}");
+    screen += &format!("\n{}", fitted(table, false));
     for (title, clients) in [
         ("PUBLISHER", &first.publishers),
         ("SUBSCRIBER", &first.subscribers),
         ("SLOWEST", &first.slowest),
     ] {
         if !clients.is_empty() {
-            screen += &format!("\n{}", clients_table(title, clients));
+            screen += &format!("\n{}", fitted(clients_table(title, clients), false));
         }
     }
     if !first.topics.is_empty() {
-        screen += &format!("\n{}", topics_table(&first.topics));
+        screen += &format!("\n{}", fitted(topics_table(&first.topics), false));
     }
     if !first.queues.is_empty() {
-        screen += &format!("\n{}", queues_table(&first.queues));
+        screen += &format!("\n{}", fitted(queues_table(&first.queues), false));
     }
     screen
 }
