@@ -1,4 +1,4 @@
-//! Patterns of code that are counted: silent returns, assertions, bare integers, arrays of three. Tests are left out.
+//! Patterns of code that are counted: silent returns, plurals behind numbers, assertions, bare integers, arrays of three. Tests are left out.
 
 use crate::source::{self, Kind, Shape, SourceFile};
 
@@ -55,6 +55,61 @@ pub(crate) fn assertions(file: &SourceFile) -> Vec<usize> {
     lines(file, is_assertion)
 }
 
+/// Things that are counted, as they are called if there are several.
+const COUNTED: [&str; 35] = [
+    "alarms",
+    "attempts",
+    "bans",
+    "clients",
+    "connections",
+    "disconnects",
+    "entries",
+    "events",
+    "files",
+    "filters",
+    "groups",
+    "inboxes",
+    "items",
+    "keys",
+    "lines",
+    "listeners",
+    "logins",
+    "members",
+    "messages",
+    "nodes",
+    "others",
+    "publishers",
+    "queues",
+    "replicas",
+    "requests",
+    "rows",
+    "rules",
+    "sessions",
+    "shards",
+    "subscribers",
+    "subscriptions",
+    "topics",
+    "users",
+    "voters",
+    "workers",
+];
+
+/// Whether a text has a placeholder and, directly behind it, a noun of [`COUNTED`]: "{count} nodes" would be "1 nodes".
+pub(crate) fn has_plural(text: &str) -> bool {
+    let is_placeholder = |before: &str| {
+        let inner = before.rsplit_once('{').map(|(_, inner)| inner);
+        inner.is_some_and(|inner| !inner.contains(['"', '}', ' ']))
+    };
+    let mut parts = text.split("} ");
+    let mut before = parts.next().unwrap_or_default();
+    parts.any(|behind| {
+        let word = behind.split(|c: char| !c.is_ascii_alphanumeric()).next();
+        let found = word.is_some_and(|word| COUNTED.contains(&word)) && is_placeholder(before);
+        before = behind;
+        found
+    })
+}
+
 /// Lines of fields of structs whose type is `u64`, `u32` or `u16` and nothing else. Fields without names are what a type
 /// of its own is made of, and do not count; neither do options of a command line, of which name, help and limits say what they are.
 pub(crate) fn bare_integers(file: &SourceFile) -> Vec<usize> {
@@ -93,7 +148,7 @@ pub(crate) fn arrays_of_three(file: &SourceFile) -> Vec<usize> {
     lines(file, |index| file.begins(index, &[";", "3", "]"]))
 }
 
-fn lines(file: &SourceFile, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+pub(crate) fn lines(file: &SourceFile, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
     file.code()
         .filter(|index| wanted(*index))
         .map(|index| file.line(index))

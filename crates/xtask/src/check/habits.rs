@@ -1,8 +1,11 @@
-//! Habits that are to get fewer: silent returns, and fields of bare integers. What these are stands in `patterns`.
+//! Habits that are to get fewer: silent returns, fields of bare integers, and plurals behind numbers. What these are stands in `patterns`.
 
 use super::finding::Finding;
 use crate::patterns;
-use crate::source::{Crate, SourceFile};
+use crate::source::{Crate, Kind, SourceFile};
+
+/// How many tokens before a text an arm for 1 may stand.
+const ARM: usize = 24;
 
 type Lines = fn(&SourceFile) -> Vec<usize>;
 
@@ -17,6 +20,21 @@ const HABITS: &[(&str, Lines, &str)] = &[
         "bare-integer",
         patterns::bare_integers,
         "a field of a bare integer: a type of its own says what it counts",
+    ),
+    (
+        "plural",
+        |file| {
+            // An arm for 1 stands shortly before an arm for the rest.
+            let has_arm = |index: usize| {
+                let mut before = index.saturating_sub(ARM)..index;
+                before.any(|at| matches!(file.at(at), "1" | "1.0") && file.at(at + 1) == "=>")
+            };
+            patterns::lines(file, |index| {
+                let is_text = file.kind(index) == Some(Kind::Text);
+                is_text && patterns::has_plural(file.at(index)) && !has_arm(index)
+            })
+        },
+        "a number with a plural behind it, which is wrong for 1: `text_table::units::counted` has both",
     ),
 ];
 
@@ -43,8 +61,7 @@ mod tests {
 
     #[test]
     fn each_habit_is_found_where_it_stands() {
-        let text =
-            "struct A {\n    b: u32,\n}\nfn c() {\n    let Some(d) = e else { return };\n}\n";
+        let text = "struct A {\n    b: u32,\n}\nfn c() {\n    let Some(d) = e else { return };\n    f!(\"{c} has {d} nodes, {e}: nodes, {{g}} of nodes\");\n    f!(\"{} nodes-\", \"nodes\");\n    f!(\"{name}s nodes\");\n    match 1 { 1 => a, _ => f!(\"{b} nodes\") }\n}\n";
         let found: Vec<String> = findings(&[member(&[("lib.rs", text)])])
             .iter()
             .map(|finding| {
@@ -59,7 +76,9 @@ mod tests {
             found,
             [
                 "silent-return crates/a/src/lib.rs:5:",
-                "bare-integer crates/a/src/lib.rs:2:"
+                "bare-integer crates/a/src/lib.rs:2:",
+                "plural crates/a/src/lib.rs:6:",
+                "plural crates/a/src/lib.rs:7:"
             ]
         );
     }
