@@ -46,7 +46,7 @@ enum Command {
         #[arg(long)]
         wide: bool,
     },
-    /// Ban a client identifier, a user name, or addresses. Whoever it concerns is disconnected.
+    /// Ban a client identifier, a user name, or addresses. Matching clients are disconnected.
     Add {
         #[command(flatten)]
         node: HttpPort,
@@ -55,7 +55,7 @@ enum Command {
         /// For how long, such as 90s, 1h or 7d. Without it the ban stays until it is removed.
         #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
         time: Option<Duration>,
-        /// Why, for those who read the list.
+        /// The reason, which the list shows.
         #[arg(long, default_value = "")]
         reason: String,
     },

@@ -89,14 +89,14 @@ enum Command {
         /// The node's identifier or name.
         #[arg(value_name = "NODE")]
         member: String,
-        /// Also if shards have no majority of their voters without it, and what they hold is lost.
+        /// Evict the node even if shards have no majority of their voters without it. The data of these shards is lost.
         #[arg(long)]
         force: bool,
-        /// Say what it would take from the cluster, and change nothing.
+        /// Print what the cluster would lose, and change nothing.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Move the lead of a shard to another voter.
+    /// Move the leadership of a shard to another voter.
     TransferLeader {
         #[command(flatten)]
         node: HttpPort,
@@ -104,7 +104,7 @@ enum Command {
         store: StoreName,
         /// The shard's number in `status`.
         shard: u64,
-        /// The identifier or name of the node to lead.
+        /// The identifier or name of the new leader.
         #[arg(value_name = "NODE")]
         to: String,
     },
@@ -144,7 +144,7 @@ struct OfNode {
     /// The node's identifier or name; without it the one at --url.
     #[arg(value_name = "NODE")]
     member: Option<String>,
-    /// Say what it would mean, and change nothing.
+    /// Print what would happen, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }

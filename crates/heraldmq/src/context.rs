@@ -70,8 +70,11 @@ enum Command {
         #[arg(long)]
         replace: bool,
     },
-    /// Have commands ask the broker of a context from now on.
-    Use { name: String },
+    /// Make commands ask the broker of a context from now on.
+    Use {
+        /// The name of the context.
+        name: String,
+    },
     /// List the contexts; `*` marks the one in use.
     List {
         /// Print JSON.
@@ -87,7 +90,10 @@ enum Command {
         json: bool,
     },
     /// Remove a context. If it is the one in use, no context is in use afterwards.
-    Remove { name: String },
+    Remove {
+        /// The name of the context.
+        name: String,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {

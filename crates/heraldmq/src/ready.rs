@@ -21,7 +21,7 @@ Examples:
   heraldmq ready
   heraldmq ready --url https://10.0.0.5:8091 --ca-file ca.pem
 
-Exit codes: 0 it does, 1 it does not or it does not answer, 2 wrong command line.";
+Exit codes: 0 ready; 1 not ready, or no answer; 2 wrong command line.";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let answer = arguments.node.get("/readyz").map_err(Failure::refused)?;

@@ -13,14 +13,14 @@ use crate::http_port::HttpPort;
 
 /// List the alarms of all nodes.
 ///
-/// SINCE is when the node has first seen it without interruption, also over a restart. Each node remembers the last 256 alarms that
+/// SINCE is when the node raised the alarm; a restart of the node does not change it. Each node remembers the last 256 alarms that
 /// have ended.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct AlarmsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// Those that have ended, the latest first.
+    /// List the alarms that have ended, the latest first.
     #[arg(long)]
     ended: bool,
     #[command(flatten)]

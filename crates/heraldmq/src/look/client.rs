@@ -22,16 +22,16 @@ pub(crate) struct ClientArguments {
     /// The client identifier.
     #[arg(value_name = "CLIENT")]
     client: String,
-    /// Subscribe the client to this topic filter, by its rules and limits. It may be away.
+    /// Subscribe the client to this topic filter. Its rules and limits apply; it need not be connected.
     #[arg(long, value_name = "FILTER")]
     subscribe: Option<String>,
-    /// With that QoS.
+    /// The QoS of the new subscription.
     #[arg(short, long, value_name = "0|1|2", default_value_t = 0, requires = "subscribe", value_parser = clap::value_parser!(u8).range(0..=2))]
     qos: u8,
-    /// Remove the subscription with this filter, as the client gave it.
+    /// Remove the subscription with exactly this topic filter.
     #[arg(long, value_name = "FILTER", conflicts_with = "subscribe")]
     unsubscribe: Option<String>,
-    /// Print the answer as it came, JSON.
+    /// Print the broker's answer unchanged, as JSON.
     #[arg(long)]
     json: bool,
 }

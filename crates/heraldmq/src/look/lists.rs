@@ -17,7 +17,7 @@ use crate::http_port::HttpPort;
 pub(crate) struct ClientsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// What identifiers begin with.
+    /// Only clients whose identifiers start with this.
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
     /// Only clients of this user.
@@ -32,7 +32,7 @@ pub(crate) struct ClientsArguments {
     /// Only clients in this state.
     #[arg(long, value_parser = ["connecting", "connected", "closing", "away"])]
     state: Option<String>,
-    /// Only clients whose packets waited within the last minute, those that waited longest first.
+    /// Only clients whose packets had to wait within the last minute, sorted by how long they waited.
     #[arg(long)]
     held: bool,
     #[command(flatten)]
@@ -65,10 +65,10 @@ pub(crate) fn clients(arguments: &ClientsArguments) -> Result<ExitCode, Failure>
 pub(crate) struct SessionsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// What identifiers begin with.
+    /// Only sessions of clients whose identifiers start with this.
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
-    /// Only those whose clients are away.
+    /// Only sessions of clients that are not connected.
     #[arg(long)]
     away: bool,
     #[command(flatten)]
@@ -95,10 +95,10 @@ pub(crate) fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failur
 pub(crate) struct SettingsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// What the names of options begin with, such as limits.session.
+    /// Only options whose names start with this, such as limits.session.
     #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
-    /// Also options that nobody has set, and that are the same on all nodes.
+    /// Also list options that have their default on all nodes.
     #[arg(long)]
     defaults: bool,
     #[command(flatten)]
@@ -189,10 +189,10 @@ fn clients_table(rows: &[ClientRow]) -> Table {
 pub(crate) struct SubscriptionsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// Only those of this client.
+    /// Only subscriptions of this client.
     #[arg(value_name = "CLIENT")]
     client: Option<String>,
-    /// What topic filters begin with.
+    /// Only topic filters that start with this.
     #[arg(long, conflicts_with = "client")]
     prefix: Option<String>,
     #[command(flatten)]
@@ -237,10 +237,10 @@ fn subscriptions_table(rows: &[SubscriptionRow]) -> Table {
 pub(crate) struct ShardsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// Only those of this store.
+    /// Only shards of this store.
     #[arg(long, value_parser = ["session", "inbox", "retain"])]
     store: Option<String>,
-    /// Only those that nobody leads.
+    /// Only shards without a leader.
     #[arg(long)]
     leaderless: bool,
     #[command(flatten)]
@@ -363,13 +363,13 @@ fn nodes_table(rows: &[NodeRow]) -> Table {
 pub(crate) struct DropsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// Only those of this client.
+    /// Only drops of this client.
     #[arg(long)]
     client: Option<String>,
-    /// Only those for this reason, as in metrics.
+    /// Only drops for this reason, as named in the metrics.
     #[arg(long)]
     reason: Option<String>,
-    /// Only those whose topic matches this filter.
+    /// Only drops on topics that match this filter.
     #[arg(long)]
     topic: Option<String>,
     #[command(flatten)]

@@ -79,25 +79,25 @@ pub(crate) fn stats(arguments: &StatsArguments) -> Result<ExitCode, Failure> {
 pub(crate) struct EventsArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// Only these types, with commas between them, such as client.connected,message.dropped.
+    /// Only these types, separated by commas, such as client.connected,message.dropped.
     #[arg(long = "type", value_name = "TYPES")]
     kinds: Option<String>,
-    /// Only what concerns this client.
+    /// Only events of this client.
     #[arg(long)]
     client: Option<String>,
-    /// Only what concerns clients whose identifiers begin so.
+    /// Only events of clients whose identifiers start with this.
     #[arg(long, conflicts_with = "client")]
     prefix: Option<String>,
-    /// Only what concerns topics that this filter matches.
+    /// Only events on topics that match this filter.
     #[arg(long)]
     topic: Option<String>,
-    /// Also its messages and bytes in and out, each second; an hour at most.
+    /// Also print the messages and bytes of the client, in and out, each second, for an hour at most.
     #[arg(long, requires = "client", conflicts_with_all = ["kinds", "topic"])]
     rates: bool,
-    /// End after so many seconds.
+    /// Stop after this many seconds.
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     lasts: Option<u64>,
-    /// Print each event as it came, JSON, a line each.
+    /// Print each event as JSON, one per line.
     #[arg(long)]
     json: bool,
 }

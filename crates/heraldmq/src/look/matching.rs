@@ -29,13 +29,13 @@ pub(crate) struct MatchArguments {
     /// The user that the publisher has authenticated as; without it: that of its connection or session, or nobody.
     #[arg(long, value_name = "NAME", requires = "publisher")]
     publisher_user: Option<String>,
-    /// A client of which the answer is to say why it does not get the message. Can be given several times.
+    /// Explain why this client would not receive the message. Can be given several times.
     #[arg(long = "why", value_name = "CLIENT")]
     clients: Vec<String>,
-    /// The most receivers that are listed, 1 to 500.
+    /// The maximum number of receivers to list, 1 to 500.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
-    /// Print the answer as it came, JSON.
+    /// Print the broker's answer unchanged, as JSON.
     #[arg(long)]
     json: bool,
     /// Print cells whole. Without it, long cells are cut and end with `…`: on a terminal to its width, elsewhere to 200 characters.

@@ -18,10 +18,10 @@ use crate::output::print;
 pub(crate) struct QueuesArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// What comes first.
+    /// Sort by this: the largest, or the oldest, first.
     #[arg(long, default_value = "bytes", value_parser = ["messages", "bytes", "age"])]
     by: String,
-    /// The most rows, 1 to 100.
+    /// The maximum number of rows, 1 to 100.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
     limit: u16,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub(crate) struct QueueArguments {
     /// The client identifier.
     #[arg(value_name = "CLIENT")]
     client: String,
-    /// Drop what waits, but what the client may have got already; the reason of these drops is `purged`.
+    /// Drop the queued messages, except those that the client may already have received. The drops have the reason `purged`.
     #[arg(long, conflicts_with_all = ["limit", "all"])]
     empty: bool,
     #[command(flatten)]
@@ -157,7 +157,7 @@ fn queue_table(rows: &[QueuedMessage]) -> Table {
 pub(crate) struct RetainedArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// A topic filter that topics match.
+    /// Only topics that match this topic filter.
     #[arg(value_name = "FILTER", default_value = "#")]
     filter: String,
     #[command(flatten)]

@@ -20,10 +20,10 @@ Exit codes: 0 found; 1 refused, or the node does not answer; 2 wrong command lin
 /// How an answer is shown.
 #[derive(clap::Args)]
 pub(crate) struct Shown {
-    /// Print the answer as it came, JSON.
+    /// Print the broker's answer unchanged, as JSON.
     #[arg(long)]
     pub(super) json: bool,
-    /// Leave the header of the table out.
+    /// Omit the header of the table.
     #[arg(long)]
     pub(super) no_header: bool,
     /// Print cells whole. Without it, long cells are cut and end with `…`: on a terminal to its width, elsewhere to 200 characters.
@@ -100,10 +100,10 @@ impl Listed {
 /// How much of a list is shown.
 #[derive(clap::Args)]
 pub(crate) struct Walk {
-    /// The most rows of a page, 1 to 500.
+    /// The maximum number of rows of a page, 1 to 500.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
-    /// All pages, one after the other.
+    /// Print all pages.
     #[arg(long)]
     all: bool,
 }

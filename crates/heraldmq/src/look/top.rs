@@ -25,16 +25,16 @@ use crate::output::{fitted, print};
 pub(crate) struct TopArguments {
     #[command(flatten)]
     node: HttpPort,
-    /// How often, in seconds.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     every: u64,
-    /// How many times; without end if not given.
+    /// The number of updates; without it, updates go on until the command is stopped.
     #[arg(long, value_name = "COUNT")]
     times: Option<u64>,
-    /// What makes a queue one of the first.
+    /// Sort the queues by this.
     #[arg(long, default_value = "messages", value_parser = ["messages", "bytes", "age"])]
     by: String,
-    /// Rows of each list.
+    /// The number of rows of each list.
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rows: u16,
 }
