@@ -7,7 +7,7 @@ use admin::api::RefusedLoginsRow;
 use text_table::Table;
 
 use super::cells::{ago, number, shown};
-use super::shown::{EXIT_CODES, Shown, print_whole};
+use super::shown::{EXIT_CODES, Listed, Shown, print_whole};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 
@@ -35,7 +35,15 @@ pub(crate) fn refused_logins(arguments: &RefusedLoginsArguments) -> Result<ExitC
     let path = "/api/v1/refused-logins";
     let mut query = vec![("limit", arguments.limit.to_string())];
     query.extend(arguments.node.clone().map(|node| ("node", node)));
-    print_whole(&arguments.http, path, &query, &arguments.shown, table)
+    let (http, shown) = (&arguments.http, &arguments.shown);
+    print_whole(
+        http,
+        path,
+        &query,
+        shown,
+        Listed::all("refused logins"),
+        table,
+    )
 }
 
 fn table(rows: &[RefusedLoginsRow]) -> Table {
