@@ -591,6 +591,37 @@ def test_rules_are_tested_and_are_part_of_who_gets_a_message(tmp_path, name):
             assert "may not publish it (line 2 of the rule file)" in line and "judged as" not in line
 
 
+def test_the_rules_that_concern_a_client_are_listed(tmp_path, name):
+    rules = tmp_path / "rules.acl"
+    rules.write_text(
+        'deny user "bob" all\n'
+        "# about addresses\n"
+        "allow address 10.0.0.0/8 all\n"
+        "allow address 127.0.0.1   publish plant/#\n"
+        f'allow client "{name}" subscribe "a b/#"\n'
+        "deny all all\n"
+    )
+    with Broker({"authorization.file": rules, "authorization.noMatch": "deny"}) as broker, broker.client(name):
+
+        def listed(**subject):
+            status, found = request(broker, "POST", "/api/v1/acl/rules", subject)
+            assert (status, found["superuser"], found["more"], found["no_match"]) == (200, False, False, "deny")
+            return found, [(rule["line"], rule["text"]) for rule in found["rules"]]
+
+        own = (5, f'allow client "{name}" subscribe "a b/#"')
+        found, lines = listed(client_id=name)
+        assert lines == [(4, "allow address 127.0.0.1/32 publish plant/#"), own, (6, "deny all all")]
+        assert (found["known_by"], found["user"], found["address"]) == ("connection", None, "127.0.0.1")
+        # The question names who it is: what is known of the connection does not count.
+        found, lines = listed(client_id=name, user="bob")
+        assert lines == [(1, 'deny user "bob" all'), own, (6, "deny all all")]
+        assert (found["known_by"], found["user"], found["address"]) == ("question", "bob", None)
+        found, lines = listed(client_id="nobody")
+        assert lines == [(6, "deny all all")] and found["known_by"] == "nothing"
+        status, problem = request(broker, "POST", "/api/v1/acl/rules", {"client_id": name, "address": "here"})
+        assert (status, problem["pointer"]) == (400, "/address")
+
+
 def test_sessions_are_those_in_the_stores(stage, name):
     with stage.client(f"{name}d", props={"session_expiry": 600}), stage.client(f"{name}t"):
         rows = walk(stage, f"/api/v1/clients?prefix={name}&durable=true", 10)

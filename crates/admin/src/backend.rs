@@ -11,13 +11,13 @@ use peer_protocol::Refusal;
 use zeroize::Zeroizing;
 
 use crate::api::{
-    AclAnswer, AclQuestion, Alarm, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
-    ClientOrder, ClientRow, ClientState, DropRow, DropTotals, EventKind, FailedLoginsRow, Gone,
-    Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message, NewBan, NewMessage,
-    NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow,
-    QueuedMessage, RefusedLoginsRow, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow,
-    ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
-    WatchedClient,
+    AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, Ban, BusyClient, BusyOrder, BusyRole,
+    BusyTopic, Client, ClientOrder, ClientRow, ClientState, DropRow, DropTotals, EventKind,
+    FailedLoginsRow, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
+    NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder,
+    QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow, RetainedLevelRow, RetainedRow,
+    SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
+    SubscriptionRow, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -244,6 +244,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// Whether a client may do something.
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer>;
+
+    /// The rules of this node that concern a client.
+    fn acl_rules(&self, subject: AclSubject, budget: Duration) -> Asked<AclRules>;
 
     /// The cluster with what the leaders of all shards say of them.
     fn shards(&self, budget: Duration) -> Asked<Gathered<Vec<ShardRow>>>;

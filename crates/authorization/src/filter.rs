@@ -43,6 +43,12 @@ impl Filter {
         })
     }
 
+    /// As it is read.
+    pub(crate) fn to_text(&self) -> String {
+        let before = if self.exact { EXACT } else { "" };
+        format!("{before}{}", self.text)
+    }
+
     /// Whether it matches all topic names that `asked` does, which may be a topic name or a filter.
     pub(crate) fn covers(&self, client: &Client<'_>, asked: &str) -> bool {
         // As in MQTT, a wildcard at the beginning does not match `$` [MQTT-4.7.2-1], and neither do names

@@ -8,16 +8,18 @@
 //!
 //! Deliberately absent: reading files, remembering decisions (the broker's loops do), users and passwords.
 //!
-//! `file.rs`: the language of rule files. `login.rs`: rules that come with a login. `who.rs`: whom a rule
-//! concerns. `filter.rs`: which topics.
+//! `file.rs`: the language of rule files. `text.rs`: rules as text in it. `login.rs`: rules that come with a
+//! login. `who.rs`: whom a rule concerns. `filter.rs`: which topics.
 
 mod action;
 mod file;
 mod filter;
 mod login;
+mod text;
 mod who;
 
 use std::collections::HashMap;
+use std::iter;
 use std::net::IpAddr;
 
 pub use action::{Action, Actions};
@@ -84,9 +86,13 @@ struct Rule {
 }
 
 impl Rule {
+    fn concerns(&self, client: &Client<'_>) -> bool {
+        self.who.iter().all(|condition| condition.holds(client))
+    }
+
     fn matches(&self, client: &Client<'_>, action: Action, topic: &str) -> bool {
         self.actions.contains(action)
-            && self.who.iter().all(|condition| condition.holds(client))
+            && self.concerns(client)
             && (self.filters.is_empty() || self.filters.iter().any(|f| f.covers(client, topic)))
     }
 }
@@ -124,18 +130,30 @@ impl Rules {
     /// filter covers all of that.
     #[must_use]
     pub fn decide(&self, client: &Client<'_>, action: Action, topic: &str) -> Option<Decision> {
-        let mut candidates = [
+        let mut candidates = self.candidates(client);
+        candidates
+            .find(|rule| rule.matches(client, action, topic))
+            .map(|rule| rule.decision)
+    }
+
+    /// The rules whose conditions hold for a client, in the order in which they count: the line of each, and its
+    /// text as a rule file has it.
+    pub fn concerning<'a>(
+        &'a self,
+        client: &'a Client<'a>,
+    ) -> impl Iterator<Item = (u32, String)> + 'a {
+        let concerning = self.candidates(client).filter(|rule| rule.concerns(client));
+        concerning.map(|rule| (rule.decision.line, rule.to_string()))
+    }
+
+    /// The rules that could concern a client, by the names that they are indexed by.
+    fn candidates<'a>(&'a self, client: &Client<'_>) -> impl Iterator<Item = &'a Rule> + 'a {
+        let mut places = [
             named(&self.by_user, client.username),
             named(&self.by_client, Some(client.client_id)),
             self.anybody.as_slice(),
         ];
-        while let Some(place) = take_first(&mut candidates) {
-            let rule = self.rules.get(place as usize)?;
-            if rule.matches(client, action, topic) {
-                return Some(rule.decision);
-            }
-        }
-        None
+        iter::from_fn(move || self.rules.get(take_first(&mut places)? as usize))
     }
 
     /// Whether any rule could concern [`Action::Receive`]: if not, deliveries need no look at the rules.

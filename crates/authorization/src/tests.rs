@@ -205,7 +205,7 @@ fn rules_of_a_login() {
     assert!(bad.starts_with("rule 1: \"a#\""), "{bad}");
     let many = |count, filter: &str| {
         let rule = rule("allow", "all", filter).unwrap();
-        Rules::from_login(std::iter::repeat_n(rule, count)).is_ok()
+        Rules::from_login(iter::repeat_n(rule, count)).is_ok()
     };
     assert!(many(MAX_LOGIN_RULES, "a"));
     assert!(!many(MAX_LOGIN_RULES + 1, "a"));
@@ -363,4 +363,48 @@ proptest! {
             let _ = rules.decide(&nobody, Action::Subscribe, &topic);
         }
     }
+}
+
+#[test]
+fn rules_that_concern_a_client_are_listed_in_their_order() {
+    let rules = Rules::parse(
+        r##"deny  user "bob" all
+        allow all subscribe news/#
+        allow client "gw-1" publish gateways/%c/#
+        allow user "ann" and address 10.0.0.0/8 publish,receive "a b/#" eq:#
+        deny address 192.0.2.0/24 all
+        allow anonymous retain
+        deny all all
+        "##,
+    )
+    .unwrap();
+    let ann = client("gw-1", Some("ann"));
+    let found: Vec<(u32, String)> = rules.concerning(&ann).collect();
+    let expected = [
+        (2, "allow all subscribe news/#"),
+        (3, "allow client \"gw-1\" publish gateways/%c/#"),
+        (
+            4,
+            "allow user \"ann\" and address 10.0.0.0/8 publish,receive \"a b/#\" eq:#",
+        ),
+        (7, "deny all all"),
+    ];
+    assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+    let anonymous: Vec<u32> = rules
+        .concerning(&client("x", None))
+        .map(|(line, _)| line)
+        .collect();
+    assert_eq!(anonymous, [2, 6, 7]);
+}
+
+#[test]
+fn a_rule_as_text_is_read_as_the_same_rule() {
+    let text = r##"allow user "a \"b\" \\c" and client "*" and address 10.0.0.0/8,2001:db8::/32 publish,receive "x y" eq:# $SYS/+
+allow anonymous retain,subscribe a/%u/%c
+deny all retain,receive "\"q"
+deny all all
+allow all publish,subscribe eq:+/#"##;
+    let rules = Rules::parse(text).unwrap();
+    let lines: Vec<String> = rules.rules.iter().map(ToString::to_string).collect();
+    assert_eq!(Rules::parse(&lines.join("\n")).unwrap(), rules);
 }

@@ -55,6 +55,10 @@ impl Pattern {
         Self(text.into())
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// What it matches, if that is one name.
     fn name(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(&self.0)

@@ -39,7 +39,9 @@ pub use message::{
 };
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
 pub use queue::{QueueOrder, QueuePurge, QueueRow, QueuedMessage};
-pub use rule::{AclAnswer, AclQuestion, DecidedBy, KnownBy, Verdict};
+pub use rule::{
+    AclAnswer, AclQuestion, AclRule, AclRules, AclSubject, DecidedBy, KnownBy, Verdict,
+};
 pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use stats::{Counts, NodeStats, Stats};

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::page::Missing;
+
 /// What is asked about a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -75,4 +77,51 @@ pub struct AclAnswer {
     /// What was decided.
     #[serde(flatten)]
     pub verdict: Verdict,
+}
+
+/// Whose rules are asked for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AclSubject {
+    /// The client. Without `user` and `address`, those of its connection count, else the user of its session.
+    pub client_id: String,
+    /// The user that it has authenticated as. With `user` or `address`, nothing else is known of the client.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The IP address that it connects from.
+    #[serde(default)]
+    pub address: Option<String>,
+}
+
+/// A rule of the file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AclRule {
+    /// Its line in the file, from 1.
+    pub line: u64,
+    /// The rule as the file has it, with single blanks between its words.
+    pub text: String,
+}
+
+/// The rules of the file that concern a client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AclRules {
+    /// The client.
+    pub client_id: String,
+    /// The user that the rules were chosen by; `null`: the client has none, or none is known.
+    pub user: Option<String>,
+    /// The address that the rules were chosen by; `null`: none is known, and rules that name an address are not listed.
+    pub address: Option<String>,
+    /// By what the user is known.
+    pub known_by: KnownBy,
+    /// Whether its login lets the client do everything, whatever rules say.
+    pub superuser: bool,
+    /// The first 500 rules of the asked node whose conditions hold for the client, in the order in which they count. Those that came
+    /// with the login of the client are not among them: they count before these.
+    pub rules: Vec<AclRule>,
+    /// Whether there are more than these.
+    pub more: bool,
+    /// `allow` or `deny`: what happens when no rule matches (`authorization.noMatch`).
+    pub no_match: String,
+    /// Nodes that have not answered who the client is.
+    pub partial: Vec<Missing>,
 }

@@ -129,6 +129,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(subscriptions::groups))
             .routes(routes!(matching::matching))
             .routes(routes!(rules::test))
+            .routes(routes!(rules::list))
             .routes(routes!(messages::retained))
             .routes(routes!(messages::levels))
             .routes(routes!(messages::queues))

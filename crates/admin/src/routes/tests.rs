@@ -124,6 +124,7 @@ fn body_of(path: &str) -> Value {
         "/api/v1/actions" => json!({"action": "disconnect", "client_ids": ["a"]}),
         "/api/v1/match" => json!({"topic": "a"}),
         "/api/v1/acl/test" => json!({"client_id": "a", "action": "publish", "topic": "a"}),
+        "/api/v1/acl/rules" => json!({"client_id": "a"}),
         path if path.starts_with("/api/v1/nodes/") => json!({}),
         "/api/v1/publish" => json!({"topic": "a"}),
         "/api/v1/publish/bulk" => json!({"messages": [{"topic": "a"}]}),
@@ -449,6 +450,12 @@ async fn a_problem_names_what_is_wrong_what_it_was_and_what_is_accepted() {
             "{\"client_id\": \"a\", \"topic\": \"a\", \"action\": \"read\"}",
             field("/action"),
             "`action` is `read`; it is to be publish, retain, subscribe or receive",
+        ),
+        (
+            "acl/rules",
+            "{\"client_id\": \"a\", \"address\": \"here\"}",
+            field("/address"),
+            "`address` is `here`; it is to be an IP address",
         ),
         (
             "cluster/evict",

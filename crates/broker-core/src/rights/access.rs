@@ -60,6 +60,18 @@ impl Authorization {
         )
     }
 
+    /// The rules of the file.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What happens when no rule says anything.
+    #[must_use]
+    pub fn no_match(&self) -> Effect {
+        self.no_match
+    }
+
     /// Whether an action could be denied to a client without rules of its own.
     pub(crate) fn restricts(&self, action: Action) -> bool {
         match action {

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use admin::api::{
-    AclAnswer, AclQuestion, Ban, BigNumber, Client, ClientOrder, ClientRow, ClientState, DropRow,
-    DropTotals, Gone, Happened, History, ListenerRow, Match, MatchRequest, Message, NewBan,
-    NewMessage, NewSubscription, NodeChange, NodeRow, NotReached, PublishedMessage, Publisher,
-    QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow, RetainedRow, SettingRow,
-    ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Voter,
+    AclAnswer, AclQuestion, AclRules, AclSubject, Ban, BigNumber, Client, ClientOrder, ClientRow,
+    ClientState, DropRow, DropTotals, Gone, Happened, History, ListenerRow, Match, MatchRequest,
+    Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached,
+    PublishedMessage, Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
+    RetainedRow, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
+    Voter,
 };
 use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach};
 use admin::page::{self, Found, Missing, MissingReason};
@@ -32,11 +33,13 @@ use tokio::time::Instant;
 
 use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
+use super::rules::Judged;
 use super::state::Inspect;
 use super::top::AskingTraffic;
 use super::wire::{ToApi as _, ToWire as _, found_to_api};
 use super::{
-    events, gather, known, login, matching, messages, node, publishing, rows, stores, subscriptions,
+    events, gather, known, login, matching, messages, node, publishing, rows, rules, stores,
+    subscriptions,
 };
 use crate::control;
 
@@ -208,6 +211,31 @@ impl Broker for Asking {
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer> {
         let inspect = Arc::clone(&self.0);
         async move { node::acl(&inspect, question, budget).await }.boxed()
+    }
+
+    fn acl_rules(&self, subject: AclSubject, budget: Duration) -> Asked<AclRules> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let id = &subject.client_id;
+            let judged = match Judged::by_question(&subject) {
+                Some(judged) => judged,
+                None => {
+                    let (said, (parts, partial)) = tokio::join!(
+                        node::acl(&inspect, rules::who(id), budget),
+                        known::client_parts(&inspect, id, budget),
+                    );
+                    let parts = parts.into_iter().map(|(.., part)| part);
+                    let client = merge::client(id, parts, rows::now(&inspect.node));
+                    let connection = client.and_then(|client| client.connection);
+                    let address = connection.as_ref().map(|of| of.address.as_str());
+                    Judged::by_nodes(said?, address, partial)
+                }
+            };
+            let settings = inspect.node.settings.read();
+            let authorization = &settings.authorization;
+            Ok(rules::of_client(authorization, subject.client_id, judged))
+        }
+        .boxed()
     }
 
     fn listeners(&self, budget: Duration) -> Asked<Gathered<Vec<ListenerRow>>> {

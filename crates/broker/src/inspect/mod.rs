@@ -28,6 +28,7 @@ mod publishing;
 mod queues;
 mod retained;
 mod rows;
+mod rules;
 mod state;
 mod stores;
 mod subscribing;

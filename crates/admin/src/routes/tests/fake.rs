@@ -11,11 +11,11 @@ use peer_protocol::Refusal;
 use store_state::api::Slot;
 
 use crate::api::{
-    AclAnswer, AclQuestion, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole, BusyTopic, Client,
-    ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals, FailedLoginsRow, Gone,
-    HolderRow, KnownBy, ListenerRow, Match, MatchCounts, MatchRequest, NewBan, NewSubscription,
-    NodeChange, NodeRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
-    SubscriptionChanged, SubscriptionRow, Verdict, WatchedClient,
+    AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole,
+    BusyTopic, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals,
+    FailedLoginsRow, Gone, HolderRow, KnownBy, ListenerRow, Match, MatchCounts, MatchRequest,
+    NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardName, ShardRow,
+    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict, WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -326,6 +326,21 @@ impl Broker for Fake {
             },
         };
         async move { Ok(answer) }.boxed()
+    }
+
+    fn acl_rules(&self, subject: AclSubject, _: Duration) -> Asked<AclRules> {
+        let rules = AclRules {
+            client_id: subject.client_id,
+            user: subject.user,
+            address: subject.address,
+            known_by: KnownBy::Nothing,
+            superuser: false,
+            rules: Vec::new(),
+            more: false,
+            no_match: "allow".to_owned(),
+            partial: Vec::new(),
+        };
+        async move { Ok(rules) }.boxed()
     }
 
     fn listeners(&self, _: Duration) -> Asked<Gathered<Vec<ListenerRow>>> {

@@ -1,0 +1,115 @@
+//! Which rules of the rule file concern a client.
+//!
+//! The nodes say who the client is, by questions that exist for other answers; the rules are those of the asked node.
+//!
+//! Deliberately absent: rules that came with a login, which only the loop of the client has.
+
+use std::net::{IpAddr, SocketAddr};
+
+use admin::api::{AclAnswer, AclQuestion, AclRule, AclRules, AclSubject, DecidedBy, KnownBy};
+use admin::page::Missing;
+use authorization::{Action, Client};
+use broker_core::Authorization;
+
+/// The most rules of an answer.
+const MOST: usize = 500;
+
+/// As what a client is judged.
+pub(super) struct Judged {
+    user: Option<String>,
+    address: Option<IpAddr>,
+    known_by: KnownBy,
+    is_superuser: bool,
+    partial: Vec<Missing>,
+}
+
+impl Judged {
+    /// As the question says, if it names a user or an address.
+    pub(super) fn by_question(subject: &AclSubject) -> Option<Self> {
+        (subject.user.is_some() || subject.address.is_some()).then(|| Self {
+            user: subject.user.clone(),
+            address: subject.address.as_ref().and_then(|ip| ip.parse().ok()),
+            known_by: KnownBy::Question,
+            is_superuser: false,
+            partial: Vec::new(),
+        })
+    }
+
+    /// As the nodes know it. `said`: the answer to [`who`]; `address`: that of its connection, with a port.
+    pub(super) fn by_nodes(said: AclAnswer, address: Option<&str>, partial: Vec<Missing>) -> Self {
+        Self {
+            address: address.and_then(ip),
+            user: said.user,
+            known_by: said.known_by,
+            is_superuser: said.verdict.by == DecidedBy::Superuser,
+            partial,
+        }
+    }
+}
+
+/// A question whose answer says who a client is, and whether it is a superuser: that decides whatever the topic is.
+pub(super) fn who(client_id: &str) -> AclQuestion {
+    AclQuestion {
+        client_id: client_id.to_owned(),
+        action: Action::Publish.as_str().to_owned(),
+        topic: "any".to_owned(),
+        user: None,
+        address: None,
+    }
+}
+
+/// The first rules that concern a client.
+pub(super) fn of_client(
+    authorization: &Authorization,
+    client_id: String,
+    judged: Judged,
+) -> AclRules {
+    let client = Client {
+        client_id: &client_id,
+        username: judged.user.as_deref(),
+        address: judged.address,
+    };
+    let mut found = authorization.rules().concerning(&client);
+    let first = found.by_ref().take(MOST);
+    let rules = first.map(|(line, text)| AclRule {
+        line: line.into(),
+        text,
+    });
+    let rules = rules.collect();
+    let more = found.next().is_some();
+    drop(found);
+    AclRules {
+        rules,
+        more,
+        no_match: authorization.no_match().as_str().to_owned(),
+        known_by: judged.known_by,
+        superuser: judged.is_superuser,
+        address: judged.address.map(|address| address.to_string()),
+        partial: judged.partial,
+        user: judged.user,
+        client_id,
+    }
+}
+
+/// The address of a connection without its port; `None`: it came by a Unix domain socket.
+fn ip(address: &str) -> Option<IpAddr> {
+    let with_port = address.parse().map(|address: SocketAddr| address.ip());
+    with_port.or_else(|_| address.parse()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_an_address_unless_it_came_by_a_socket_file() {
+        for (shown, expected) in [
+            ("10.0.0.7:40000", Some("10.0.0.7")),
+            ("[2001:db8::1]:40000", Some("2001:db8::1")),
+            ("10.0.0.7", Some("10.0.0.7")),
+            ("unix", None),
+        ] {
+            assert_eq!(ip(shown), expected.map(|ip| ip.parse().unwrap()), "{shown}");
+        }
+    }
+}
