@@ -11,6 +11,13 @@ export const key = "for-trying-only";
 const people = ["viewer", "operator", "administrator"];
 /** Users of MQTT clients, who have passwords of the same kind; clients without a user are let in as well. */
 const users = ["plant-a", "operators", "services"];
+/** Rules that hinder nothing that the load does. */
+const rules = `# Who may do what; all else is allowed.
+allow user "services" subscribe plant/#
+deny user "services" publish plant/+/set
+deny client "press-legacy" all
+deny user "operators" retain plant/+/set
+`;
 export const password = (name) => `password of ${name}`;
 
 export async function startCluster({ size = 3, base = 26000, folder = join(tmpdir(), "heraldmq-dashboard") } = {}) {
@@ -20,12 +27,13 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   writeFileSync(token, key, { mode: 0o600 });
   const secret = join(folder, "secret");
   writeFileSync(secret, "a secret of a cluster that is only tried, and has no other use", { mode: 0o600 });
-  const files = { token, secret, people: join(folder, "people"), users: join(folder, "users") };
+  const files = { token, secret, people: join(folder, "people"), users: join(folder, "users"), rules: join(folder, "rules") };
   for (const [file, names] of [[files.people, people], [files.users, users]])
     for (const name of names) {
       const added = spawnSync(binary, ["passwd", file, name], { input: password(name) });
       if (added.status !== 0) throw new Error(`heraldmq passwd: ${added.error ?? added.stderr}`);
     }
+  writeFileSync(files.rules, rules);
   const nodes = [];
   for (let n = 1; n <= size; n++) {
     const node = { name: `mq-${n}`, mqtt: base + n, http: base + 10 + n, cluster: base + 20 + n, ws: base + 30 + n };
@@ -42,12 +50,13 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   return cluster;
 }
 
-function startNode(node, bootstrap, folder, { token, secret, people, users }, seed) {
+function startNode(node, bootstrap, folder, { token, secret, people, users, rules: file }, seed) {
   const place = join(folder, node.name);
   mkdirSync(place);
   const config = {
     bootstrap,
     allowAnonymous: true,
+    authorization: { file, noMatch: "allow" },
     authentication: { chain: [{ kind: "passwordFile", file: users }] },
     mqttServerConfig: { tcpListener: { host: "127.0.0.1", port: node.mqtt }, wsListener: { host: "127.0.0.1", port: node.ws } },
     clusterConfig: {

@@ -10,7 +10,7 @@ import { password } from "./cluster.mjs";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../target/screenshots");
 const hashes = {
-  overview: "overview", events: "events", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", queues: "queues", busiest: "top", drops: "drops",
+  overview: "overview", events: "events", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", rights: "client?id=telemetry-hub&tab=rights", queues: "queues", busiest: "top", drops: "drops",
   topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
   retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards?shard=inbox%200", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms", try: "try.html",
 };

@@ -37,40 +37,47 @@ export function useEvents(query: Record<string, string | undefined>): Stream {
   const path = fill("/events", query);
   useEffect(() => {
     setStream({ state: "opening", events: [], gaps: [] });
-    let close: (() => void) | null = null;
     const set = (state: StreamState) => setStream((old) => ({ ...old, state }));
-    function follow() {
-      const wanted = !document.hidden && !paused.value;
-      if (wanted && !close) close = open(path, set, setStream);
-      if (!wanted && close) { close(); close = null; }
-    }
-    document.addEventListener("visibilitychange", follow);
-    const stop = paused.subscribe(follow);
-    return () => { document.removeEventListener("visibilitychange", follow); stop(); close?.(); };
+    return whileSeen("heraldmq-events", () => set("waiting"), (ended) => open(path, ended, set, setStream));
   }, [path]);
   return stream;
 }
 
-function open(path: string, set: (state: StreamState) => void, change: (by: (old: Stream) => Stream) => void): () => void {
-  const ended = new AbortController();
-  set("waiting");
-  navigator.locks.request("heraldmq-events", { signal: ended.signal }, () => new Promise<void>((done) => {
-    const source = new EventSource(apiUrl(path));
-    ended.signal.addEventListener("abort", () => { source.close(); done(); });
-    source.onopen = () => set("live");
-    source.onerror = () => void unavailable(path, ended.signal).then((none) => {
-      if (none) source.close();
-      if (!ended.signal.aborted) set(none ? "unavailable" : "broken");
-    });
-    const came = (message: MessageEvent<string>) => {
-      const event = JSON.parse(message.data) as LiveEvent;
-      change((old) => ({ ...old, events: [event, ...old.events].slice(0, most) }));
-    };
-    for (const type of types) source.addEventListener(type, came);
-    source.addEventListener("gap", (message) => change((old) => ({ ...old, gaps: [JSON.parse(message.data), ...old.gaps].slice(0, 10) })));
-    source.addEventListener("end", () => set("broken"));
-  })).catch(() => {});
-  return () => ended.abort();
+/** Runs `open` while the tab is seen and nothing is paused, and only in one tab of the browser for each name; `wait` says that another has it. */
+export function whileSeen(name: string, wait: () => void, open: (ended: AbortSignal) => void): () => void {
+  let ended: AbortController | null = null;
+  function follow() {
+    const wanted = !document.hidden && !paused.value;
+    if (wanted && !ended) {
+      const { signal } = (ended = new AbortController());
+      wait();
+      navigator.locks.request(name, { signal }, () => new Promise<void>((done) => {
+        signal.addEventListener("abort", () => done());
+        open(signal);
+      })).catch(() => {});
+    }
+    if (!wanted && ended) { ended.abort(); ended = null; }
+  }
+  document.addEventListener("visibilitychange", follow);
+  const stop = paused.subscribe(follow);
+  return () => { document.removeEventListener("visibilitychange", follow); stop(); ended?.abort(); };
+}
+
+function open(path: string, ended: AbortSignal, set: (state: StreamState) => void, change: (by: (old: Stream) => Stream) => void): void {
+  const source = new EventSource(apiUrl(path));
+  ended.addEventListener("abort", () => source.close());
+  source.onopen = () => set("live");
+  source.onerror = () => void unavailable(path, ended).then((none) => {
+    if (none) source.close();
+    if (!ended.aborted) set(none ? "unavailable" : "broken");
+  });
+  const came = (message: MessageEvent<string>) => {
+    const event = JSON.parse(message.data) as LiveEvent;
+    change((old) => ({ ...old, events: [event, ...old.events].slice(0, most) }));
+  };
+  for (const type of types) source.addEventListener(type, came);
+  source.addEventListener("gap", (message) => change((old) => ({ ...old, gaps: [JSON.parse(message.data), ...old.gaps].slice(0, 10) })));
+  source.addEventListener("end", () => set("broken"));
 }
 
 /** An EventSource does not say why it failed; a plain request does. */

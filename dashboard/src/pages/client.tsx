@@ -1,6 +1,6 @@
 // What is with this client?
 import { useState } from "preact/hooks";
-import type { AclAnswer, Client, DropRow, QueuedMessage, SubscriptionRow } from "../api.types";
+import type { AclAnswer, AclRules, Client, DropRow, QueuedMessage, SubscriptionRow } from "../api.types";
 import { EmptyQueue, actOn } from "../actions";
 import { fitsPath, get, missingOf, post, problemOf, type Problem } from "../api";
 import { clusterNow, secondsSince } from "../clock";
@@ -17,6 +17,7 @@ import { link, route } from "../route";
 import { may } from "../session";
 import { Table } from "../table";
 import { Ago, Bar, ClientLink, Fact, Foreign, Moment, State, TopicLink } from "../text";
+import { flow, useClientRates } from "../watch";
 
 const longest = 2000;
 const tabs = ["subscriptions", "queue", "drops", "rights", "events"] as const;
@@ -101,7 +102,7 @@ function Actions({ id, client, done }: { id: string; client: Client; done(what: 
         </>}
       {asked === "end" && (
         <Confirm title={`End the session of ${name}?`} deed="End session" danger typed={lost > 0 ? id : null} act={() => act("end_session")} close={close}>
-          <p>{plural(lost, "message")} and {plural(client.subscriptions?.count ?? 0, "subscription")} are lost. {client.state === "connected" ? "The client is disconnected, and may come back with a new session." : "The client is away."}</p>
+          <p>The session is deleted with {plural(lost, "queued message")} and {plural(client.subscriptions?.count ?? 0, "subscription")}. {client.state === "connected" ? "The client is disconnected; it can reconnect with a new session." : "The client is away."}</p>
         </Confirm>
       )}
       {asked === "ban" && <Ban id={id} name={name} close={close} done={done} />}
@@ -119,7 +120,7 @@ function Ban({ id, name, close, done }: { id: string; name: string; close(): voi
   }
   return (
     <Confirm title={`Ban ${name}?`} deed="Ban" danger act={act} close={close}>
-      <p>The client is disconnected, and not let in again until the ban ends. Its session stays.</p>
+      <p>The client is disconnected and cannot connect until the ban ends. Its session is kept.</p>
       <label class="field">For
         <select value={seconds} onChange={(event) => setSeconds(event.currentTarget.value)}>
           <option value="600">10 minutes</option><option value="3600">1 hour</option><option value="86400">1 day</option><option value="">until the ban is removed</option>
@@ -134,6 +135,7 @@ function Facts({ polled }: { polled: Polled<Client> }) {
   const client = polled.value!;
   const { connection, session, queue, will, last_departure: left } = client;
   const drops = client.recent_drops.length;
+  const rates = useClientRates(client.client_id, client.state === "connected");
   return (
     <div class={`facts ${isStale(polled) ? "stale" : ""}`}>
       <section>
@@ -143,12 +145,13 @@ function Facts({ polled }: { polled: Polled<Client> }) {
             <Fact name="Address">{connection.address}</Fact>
             <Fact name="Node">{client.node && <a href={link("nodes", { node: client.node })}>{visible(client.node_name ?? client.node)}</a>}</Fact>
             <Fact name="Listener">{connection.listener ?? unknown}</Fact>
-            <Fact name="Version">MQTT {connection.version}, keep alive {connection.keep_alive_s === 0 ? "off" : `${connection.keep_alive_s} s`}</Fact>
             <Fact name="Since"><Moment at={connection.connected_at} /></Fact>
+            <Fact name="Messages in">{flow(rates?.messages_in_per_s, rates?.bytes_in_per_s)}</Fact>
+            <Fact name="Messages out">{flow(rates?.messages_out_per_s, rates?.bytes_out_per_s)}</Fact>
             {connection.write_blocked && <Fact name="Socket"><State is="full" say="the client does not read" /></Fact>}
           </>}
           {client.held && <Fact name="Waits">
-            {client.held.since ? <State is="full" say="what it sends waits" /> : "not any more"}: {heldBecause(client.held.reason)}{client.held.subscriber && <> (<ClientLink id={client.held.subscriber} most={20} />)</>}; {share(client.held)} of the last minute{client.held.since && <>, since <Moment at={client.held.since} /></>}{client.held.option && <>; <code class="foreign">{visible(client.held.option)}{client.held.limit !== null && ` = ${client.held.limit}`}</code></>}
+            {client.held.since ? <State is="full" say="its packets wait" /> : "not now"}: {heldBecause(client.held.reason)}{client.held.subscriber && <> (<ClientLink id={client.held.subscriber} most={20} />)</>}; {share(client.held)} of the last minute{client.held.since && <>, since <Moment at={client.held.since} /></>}{client.held.option && <>; <code class="foreign">{visible(client.held.option)}{client.held.limit !== null && ` = ${client.held.limit}`}</code></>}
           </Fact>}
           <Fact name="User">{client.user === null ? "none (anonymous)" : <Foreign text={client.user} />}</Fact>
           <Fact name="Last left">{left ? <><Moment at={left.at} /> from {visible(left.node_name)}: {words(left.reason)}</> : unknown}</Fact>
@@ -161,6 +164,16 @@ function Facts({ polled }: { polled: Polled<Client> }) {
           {session?.ends_at && <Fact name="Ends"><Moment at={session.ends_at} /></Fact>}
           <Fact name="Class">{session?.class ? visible(session.class) : unknown}</Fact>
           <Fact name="Shard">{session?.shard == null ? unknown : <a href={link("shards", { shard: `inbox ${session.shard}` })}>inbox {session.shard}</a>}</Fact>
+        </dl>
+        <h2>CONNECT packet</h2>
+        <dl>
+          {connection && <>
+            <Fact name="Version">MQTT {connection.version}</Fact>
+            <Fact name="Keep alive">{connection.keep_alive_s === 0 ? "off" : `${connection.keep_alive_s} s`}</Fact>
+            <Fact name="Session expiry">{session === null ? unknown : expiry(session.expiry_s)}</Fact>
+            <Fact name="Receive max.">{count(connection.receive_maximum)} in flight</Fact>
+            <Fact name="Max. packet">{connection.maximum_packet_bytes === null ? "no limit" : bytes(connection.maximum_packet_bytes)}</Fact>
+          </>}
           <Fact name="Will">{will ? <><Foreign text={will.topic} />, QoS {will.qos}{will.retain && ", retained"}{will.delay_s > 0 && `, after ${duration(will.delay_s)}`}</> : "none"}</Fact>
         </dl>
       </section>
@@ -171,7 +184,7 @@ function Facts({ polled }: { polled: Polled<Client> }) {
           <Fact name="Bytes">{queue ? `${bytes(queue.bytes)} of ${bytes(queue.limit_bytes)}` : unknown}</Fact>
           <Fact name="Oldest">{queue?.oldest_at ? <><Ago at={queue.oldest_at} /> ago</> : unknown}</Fact>
           <Fact name="In flight">{count(client.in_flight)}{connection && ` of ${count(connection.receive_maximum)}`}</Fact>
-          {client.waits_for && <Fact name="Waits for">{client.waits_for === "receive_maximum" ? "acknowledgements: it has as many messages as it may" : "the acknowledgement of its oldest message in flight"}</Fact>}
+          {client.waits_for && <Fact name="Waits for">{client.waits_for === "receive_maximum" ? "acknowledgements: its receive maximum is reached" : "the acknowledgement of its oldest message in flight"}</Fact>}
           <Fact name="Holds back"><Clients ids={client.holds_back} /></Fact>
           <Fact name="Held by"><Clients ids={client.held_by} /></Fact>
           <Fact name="Drops"><a href={link("client", { id: client.client_id, tab: "drops" })}>{drops === 0 ? "none remembered" : `last ${duration(secondsSince(client.recent_drops[0]!.at))} ago`}</a></Fact>
@@ -180,6 +193,8 @@ function Facts({ polled }: { polled: Polled<Client> }) {
     </div>
   );
 }
+
+const expiry = (seconds: number | null) => (seconds === null ? "never" : seconds === 0 ? "at the end of the connection" : duration(seconds));
 
 const Clients = ({ ids }: { ids: string[] }) => (ids.length === 0 ? <>nobody</> : <>{ids.slice(0, 5).map((id, n) => <span key={id}>{n > 0 && ", "}<ClientLink id={id} most={20} /></span>)}{ids.length > 5 && `, ${count(ids.length - 5)} more`}</>);
 
@@ -195,7 +210,7 @@ function Tabs({ id, client }: { id: string; client: Client }) {
       {tab === "subscriptions" && <Subscriptions id={id} client={client} />}
       {tab === "queue" && <Queue id={id} waiting={client.queue?.messages ?? 0} />}
       {tab === "drops" && <Drops id={id} client={client} />}
-      {tab === "rights" && <Rights id={id} />}
+      {tab === "rights" && <Rights key={id} id={id} />}
       {tab === "events" && (id.length > longest ? <Empty>The identifier is too long to ask for its events.</Empty> : <ClientEvents id={id} />)}
     </>
   );
@@ -227,7 +242,7 @@ function Subscriptions({ id, client }: { id: string; client: Client }) {
     <>
       <Notices polled={pages} />
       {problem && <Failed problem={problem} />}
-      {rows.length === 0 ? <Empty>It has no subscription.</Empty> : (
+      {rows.length === 0 ? <Empty>This client has no subscriptions.</Empty> : (
         <Table label="Subscriptions" open rows={rows} keyOf={(row) => row.given_filter} tone={(row) => (struck.includes(row.given_filter) ? "struck" : "")} columns={[
           { head: "Filter", cell: (row) => <Foreign text={row.given_filter} most={60} /> },
           { head: "QoS", width: 7, figure: true, cell: (row) => row.qos },
@@ -251,14 +266,14 @@ function Queue({ id, waiting }: { id: string; waiting: number }) {
   const [asked, setAsked] = useState(false);
   const [done, setDone] = useState<string | null>(null);
   const rows = pages.value?.items ?? [];
-  if (!payloads && !fitsPath(id)) return <Empty>The queue of this identifier needs an operator: it does not fit into a path.</Empty>;
+  if (!payloads && !fitsPath(id)) return <Empty>Reading this queue needs the role operator: the client identifier does not fit into a URL.</Empty>;
   return (
     <>
       {pages.problem ? <Failed problem={pages.problem} again={pages.again} /> : <Partial missing={missingOf(pages.value)} />}
       {(waiting > 0 || rows.length > 0) && <p class="in-place"><Action needs="operator" onClick={() => setAsked(true)}>Empty queue…</Action></p>}
       {done && <p role="status">{done}</p>}
       {asked && <EmptyQueue id={id} waiting={waiting} close={() => setAsked(false)} done={(what) => { setDone(what); pages.again(); }} />}
-      {pages.value && (rows.length === 0 ? <Empty>Nothing waits for it.</Empty> : (
+      {pages.value && (rows.length === 0 ? <Empty>The queue is empty.</Empty> : (
         <Table label="Queued messages, the oldest first" open rows={rows} keyOf={(row) => row.sequence} columns={[
           { head: "Sequence", width: 13, figure: true, cell: (row) => row.sequence },
           { head: "Topic", width: 40, cell: (row) => <TopicLink topic={row.topic} /> },
@@ -272,7 +287,7 @@ function Queue({ id, waiting }: { id: string; waiting: number }) {
       {shown && (
         <Confirm title="Payload" deed="Copy" act={() => navigator.clipboard.writeText(shown.payload ?? "")} close={() => setShown(null)}>
           <p><Foreign text={shown.topic} most={80} />, {bytes(shown.payload_bytes)}, {shown.encoding === "utf8" ? "text" : "base64"}</p>
-          <div class="scroll"><code class="foreign">{visible((shown.payload ?? "").slice(0, 4096))}</code></div>
+          <div class="scroll" tabIndex={0} role="region" aria-label="Payload"><code class="foreign">{visible((shown.payload ?? "").slice(0, 4096))}</code></div>
         </Confirm>
       )}
     </>
@@ -283,11 +298,11 @@ const preview = (row: QueuedMessage) => (row.payload === "" ? "(empty)" : `${row
 
 function Drops({ id, client }: { id: string; client: Client }) {
   const pages = usePages<DropRow>((after, abort) => get("/drops", { client: id, after, limit: 50 }, {}, abort), 5000, [id]);
-  if (id.length > longest) return <Empty>{client.recent_drops.length === 0 ? "No drop of it is remembered." : client.recent_drops.map((drop) => `${words(drop.reason)}: ${visible(drop.topic)}`).join("; ")}</Empty>;
+  if (id.length > longest) return <Empty>{client.recent_drops.length === 0 ? "The nodes remember no dropped message of this client." : client.recent_drops.map((drop) => `${words(drop.reason)}: ${visible(drop.topic)}`).join("; ")}</Empty>;
   return (
     <>
       <Notices polled={pages} />
-      {pages.value && (pages.value.items.length === 0 ? <Empty>None of its messages is among those that the nodes remember to have dropped.</Empty> : <DropTable rows={pages.value.items} of="client" />)}
+      {pages.value && (pages.value.items.length === 0 ? <Empty>The nodes remember no dropped message of this client.</Empty> : <DropTable rows={pages.value.items} of="client" />)}
       <Pager pages={pages} what="drop" />
     </>
   );
@@ -298,6 +313,7 @@ function Rights({ id }: { id: string }) {
   const [topic, setTopic] = useState("");
   const [answer, setAnswer] = useState<AclAnswer | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
+  const rules = usePolled((abort) => post("/acl/rules", { client_id: id }, {}, abort), 30_000, [id]);
   async function ask(event: Event) {
     event.preventDefault();
     try {
@@ -309,16 +325,39 @@ function Rights({ id }: { id: string }) {
     <>
       <form class="filters" onSubmit={ask}>
         <label class="field">Action
-          <select value={action} onChange={(event) => setAction(event.currentTarget.value)}>{["publish", "subscribe"].map((name) => <option key={name}>{name}</option>)}</select>
+          <select value={action} onChange={(event) => setAction(event.currentTarget.value)}>{["publish", "retain", "subscribe", "receive"].map((name) => <option key={name}>{name}</option>)}</select>
         </label>
         <label class="field wide">Topic or filter<input value={topic} onInput={(event) => setTopic(event.currentTarget.value)} spellcheck={false} /></label>
-        <button type="submit" disabled={topic === ""}>Ask</button>
+        <button type="submit" disabled={topic === ""}>Test</button>
       </form>
       {problem && <Failed problem={problem} />}
-      {answer && answer.known_by === "nothing" && <p>The client is neither connected nor has it a session: it was judged as a client without a user.</p>}
-      {answer && <p>{answer.may ? <State is="ok" say="allowed" /> : <State is="refused" say="denied" />}{" "}{decided[answer.by] ?? words(answer.by)}{answer.line !== null && `, line ${answer.line}`}.</p>}
+      {answer && <p>{answer.may ? <State is="ok" say="allowed" /> : <State is="refused" say="denied" />}: {decided[answer.by] ?? words(answer.by)}{answer.line !== null && `, ${answer.by === "file" ? "line" : "number"} ${answer.line}`}.</p>}
+      <h2 class="section-title">Rules that apply</h2>
+      <Notices polled={rules} />
+      {rules.value && <Rules found={rules.value} line={answer?.by === "file" ? answer.line : null} />}
     </>
   );
 }
 
-const decided: Record<string, string> = { superuser: "by its being a superuser", login: "by what came with its login", file: "by the file of rules", no_match: "because no rule matches" };
+const decided: Record<string, string> = { superuser: "the client is a superuser", login: "by a rule from its login", file: "by the rule file", no_match: "no rule matches" };
+
+/** `line`: that of the rule that decided the test. */
+function Rules({ found, line }: { found: AclRules; line: number | null }) {
+  const end = found.no_match === "allow" ? "allowed" : "denied";
+  if (found.superuser) return <p class="answer">The client is a superuser: its login allows everything, and no rule is checked.</p>;
+  return (
+    <>
+      <p class="answer">
+        {found.known_by === "nothing" && "The client is not connected and has no session, so these are the rules for a client without a user and an address. "}
+        {found.known_by === "session" && "The client is away: its address is not known, so rules that name an address are not listed. "}
+        {found.rules.length === 0 ? "No rule of the rule file applies to this client: every action is " : "The first rule that matches an action and its topic decides. An action that no rule matches is "}{end} (<code>authorization.noMatch</code>).
+        {found.known_by === "connection" && " Rules that came with its login are checked first and are not listed here."}
+      </p>
+      {found.rules.length > 0 && <Table label="Rules that apply" open={found.more} rows={found.rules} keyOf={(rule) => rule.line} tone={(rule) => (rule.line === line ? "chosen" : "")} columns={[
+        { head: "Line", width: 8, figure: true, cell: (rule) => count(rule.line) },
+        { head: "Rule", cell: (rule) => <code class="wrap" data-copy={rule.text}>{visible(rule.text)}</code> },
+      ]} />}
+      {found.more && <Empty>The first {plural(found.rules.length, "rule is", "rules are")} shown.</Empty>}
+    </>
+  );
+}
