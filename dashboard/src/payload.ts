@@ -14,6 +14,13 @@ export function bytesOf(text: string, form: Form): Uint8Array {
   return Uint8Array.from(digits.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 }
 
+/** For a body of JSON. */
+export function base64(payload: Uint8Array): string {
+  let text = "";
+  for (const byte of payload) text += String.fromCharCode(byte);
+  return btoa(text);
+}
+
 const most = 2000;
 
 /** A payload as text, or in hexadecimal if it is none. */

@@ -1,16 +1,17 @@
-// Does it work? A client of MQTT over WebSocket: a document of its own, for it may connect to other ports than the dashboard.
+// Does it work? A client of MQTT over WebSocket, or messages by the HTTP API where there is no WebSocket listener: a document of its own,
+// for it may connect to other ports than the dashboard.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
-import type { ListenerRow } from "./api.types";
-import { get, problemOf } from "./api";
+import type { ListenerRow, Match } from "./api.types";
+import { get, post, problemOf } from "./api";
 import { reasonWords, returnWords } from "./codes";
-import { plural, time, visible } from "./format";
-import { bytesOf, shown, type Form } from "./payload";
+import { count, plural, time, visible } from "./format";
+import { base64, bytesOf, shown, type Form } from "./payload";
 import { zone } from "./preferences";
-import { lookWhoIsSignedIn } from "./session";
+import { lookWhoIsSignedIn, may, me } from "./session";
 import { State } from "./text";
 
 type Packet = { cmd: string; [field: string]: unknown };
@@ -18,7 +19,8 @@ type Packet = { cmd: string; [field: string]: unknown };
 interface Entry {
   number: number;
   at: number;
-  sent: boolean;
+  /** Which way it went; `null`: neither. */
+  sent: boolean | null;
   what: string;
   text: string;
   more: string[];
@@ -30,7 +32,7 @@ const entries = signal<Entry[]>([]);
 const isPaused = signal(false);
 let [written, held] = [0, [] as Entry[]];
 
-function note(sent: boolean, what: string, text: string, more: string[] = [], isBad = false) {
+function note(sent: boolean | null, what: string, text: string, more: string[] = [], isBad = false) {
   held = [{ number: ++written, at: Date.now(), sent, what, text, more, isBad }, ...held].slice(0, most);
   if (!isPaused.value) entries.value = held;
 }
@@ -47,11 +49,11 @@ function properties(packet: Packet): string[] {
     if (name === "userProperties") return Object.entries(value as Record<string, string | string[]>).flatMap(([key, values]) => [values].flat().map((one) => `user property ${text(key)}: ${text(one)}`));
     return [`${title}: ${value instanceof Uint8Array ? shown(value) : text(value)}`];
   });
-  return lines.length > mostProperties ? [...lines.slice(0, mostProperties), `${lines.length - mostProperties} more properties`] : lines;
+  return lines.length > mostProperties ? [...lines.slice(0, mostProperties), plural(lines.length - mostProperties, "more property", "more properties")] : lines;
 }
 
 function flags(packet: Packet): string {
-  return [`QoS ${packet.qos}`, packet.retain ? "retain" : "", packet.dup ? "again" : ""].filter(Boolean).join(", ");
+  return [`QoS ${packet.qos}`, packet.retain ? "retain" : "", packet.dup ? "duplicate" : ""].filter(Boolean).join(", ");
 }
 
 function tell(sent: boolean, packet: Packet, version: number) {
@@ -62,10 +64,10 @@ function tell(sent: boolean, packet: Packet, version: number) {
       const payload = typeof packet.payload === "string" ? new TextEncoder().encode(packet.payload) : (packet.payload as Uint8Array);
       return note(sent, "PUBLISH", text(packet.topic), [flags(packet), shown(payload), ...properties(packet)]);
     }
-    case "connect": return say(`as ${visible(String(packet.clientId)) || "(the broker names it)"}${packet.clean ? ", clean start" : ""}`);
+    case "connect": return say(`as ${visible(String(packet.clientId)) || "(the broker assigns an identifier)"}${packet.clean ? ", clean start" : ""}`);
     case "connack": {
       const answer = (version === 5 ? code : (packet.returnCode as number)) ?? 0;
-      return say(`${version === 5 ? reasonWords(answer) : returnWords(answer)}${packet.sessionPresent ? ", the session goes on" : ""}`, answer !== 0);
+      return say(`${version === 5 ? reasonWords(answer) : returnWords(answer)}${packet.sessionPresent ? ", session present" : ""}`, answer !== 0);
     }
     case "subscribe": return say((packet.subscriptions as { topic: string; qos: number }[]).map(({ topic, qos }) => `${visible(topic)} with QoS ${qos}`).join("; "));
     case "unsubscribe": return say((packet.unsubscriptions as string[]).map(visible).join("; "));
@@ -98,11 +100,28 @@ function optionsOf(wanted: Wanted): IClientOptions {
   };
 }
 
-const silence = "The connection ended before the broker said anything. A browser does not tell why: nothing may listen on this port, its certificate may not be trusted, or allowedOrigins of the listener may not name this page.";
+const silence = "The connection closed before the broker answered. Browsers do not report the cause: the port may be closed, its certificate may not be trusted, or allowedOrigins of the listener may not include this page.";
 
 type Phase = "away" | "connecting" | "connected";
+type Way = "WebSocket" | "HTTP API";
+
+const receiver = ({ client_id, group, filter, outcome }: Match["receivers"][number]) => `${text(client_id ?? `a member of the group ${group}`)}: ${outcome === "one_of" ? "delivered to one member" : outcome}, by ${text(filter)}`;
+const mostReceivers = 20;
+
+/** Publishes by the API, and says who gets such a message. */
+async function publishByApi(topic: string, payload: Uint8Array, { qos, retain }: { qos: 0 | 1 | 2; retain: boolean }) {
+  note(true, "POST /publish", text(topic), [flags({ cmd: "publish", qos, retain }), shown(payload)]);
+  const { reason_code: code } = await post("/publish", { topic, payload: base64(payload), encoding: "base64", qos, retain });
+  note(false, "Response", reasonWords(code), [], code >= 0x80);
+  const { counts, receivers } = await post("/match", { topic, qos, limit: mostReceivers });
+  const all = counts.delivered + counts.queued + counts.dropped;
+  note(null, "Receivers", all + counts.groups === 0 ? "no subscription matches" : `${plural(all, "client")}${counts.groups > 0 ? ` and ${plural(counts.groups, "shared group")}` : ""}`, receivers.map(receiver));
+}
 
 function TryIt() {
+  const [listeners, problemOfListeners] = useListeners();
+  const [chosen, setChosen] = useState<Way | null>(null);
+  const way: Way = chosen ?? (listeners?.some(isWebSocket) === false ? "HTTP API" : "WebSocket");
   const client = useRef<MqttClient | null>(null);
   const [phase, setPhase] = useState<Phase>("away");
   const [problem, setProblem] = useState<string | null>(null);
@@ -129,12 +148,17 @@ function TryIt() {
       if (!isThis()) return;
       client.current = null;
       setPhase("away");
-      note(false, "CLOSED", heard ? "the connection has ended" : "the connection could not be made", [], !heard);
+      note(null, "Connection closed", heard ? "" : "the broker did not answer", [], !heard);
       if (!heard) setProblem(silence);
       made.end(true);
     });
   }
 
+  const failed = (error: unknown) => {
+    const { title, detail } = problemOf(error);
+    note(false, "Response", visible(title), [visible(detail)], true);
+    setProblem(`${visible(title)}: ${visible(detail)}`);
+  };
   const done = (what: string) => (error?: Error | null) => { if (error) setProblem(`${what}: ${visible(error.message)}`); };
   return (
     <>
@@ -145,16 +169,24 @@ function TryIt() {
       <main id="main" tabIndex={-1}>
         <div class="head">
           <h1>Try it</h1>
-          <p class="answer">An MQTT client in this page, connected over WebSocket. <State is={phase === "connected" ? "connected" : phase === "connecting" ? "connecting" : "away"} say={phase === "away" ? "not connected" : phase} /></p>
+          <p class="answer">{way === "WebSocket"
+            ? <>An MQTT client in this page, over WebSocket. <State is={phase === "connected" ? "connected" : phase === "connecting" ? "connecting" : "away"} say={phase === "away" ? "not connected" : phase} /></>
+            : <>Messages are published through the HTTP API. {listeners?.some(isWebSocket) === false && "This node has no WebSocket listener, so this page cannot connect as an MQTT client."}</>}</p>
         </div>
         {problem && <div class="notice bad" role="alert"><span class="notice-text">{problem}</span><button type="button" class="quiet" onClick={() => setProblem(null)}>Close</button></div>}
         <div class="try">
           <div>
-            <Connection phase={phase} connect={connect} disconnect={() => client.current?.end()} />
-            <Subscribe on={phase === "connected"}
-              subscribe={(filter, options) => client.current?.subscribe(filter, options, done("SUBSCRIBE"))}
-              unsubscribe={(filter) => client.current?.unsubscribe(filter, done("UNSUBSCRIBE"))} />
-            <Publish on={phase === "connected"} publish={(topic, payload, options) => client.current?.publish(topic, payload as Buffer, options, done("PUBLISH"))} failed={setProblem} />
+            <label class="field">Through<select value={way} disabled={phase !== "away"} onChange={(event) => setChosen(event.currentTarget.value as Way)}><option>WebSocket</option><option>HTTP API</option></select></label>
+            {way === "WebSocket" ? <>
+              <Connection phase={phase} listeners={listeners} unknown={problemOfListeners} connect={connect} disconnect={() => client.current?.end()} />
+              <Subscribe on={phase === "connected"}
+                subscribe={(filter, options) => client.current?.subscribe(filter, options, done("SUBSCRIBE"))}
+                unsubscribe={(filter) => client.current?.unsubscribe(filter, done("UNSUBSCRIBE"))} />
+              <Publish on={phase === "connected"} publish={(topic, payload, options) => client.current?.publish(topic, payload as Buffer, options, done("PUBLISH"))} failed={setProblem} />
+            </> : <>
+              <Publish on={may("operator")} publish={(topic, payload, options) => void publishByApi(topic, payload, options).catch(failed)} failed={setProblem} />
+              <Receive listeners={listeners} />
+            </>}
           </div>
           <Packets />
         </div>
@@ -172,9 +204,43 @@ const Panel = ({ title, submit, children }: { title: string; submit(): void; chi
 
 const portOf = (row: ListenerRow) => row.address.split(":").at(-1) ?? "";
 
-function Connection({ phase, connect, disconnect }: { phase: Phase; connect(wanted: Wanted): void; disconnect(): void }) {
+const isWebSocket = (row: ListenerRow) => row.kind === "ws" || row.kind === "wss";
+
+/** The listeners of the node that serves this page, whose host is that of the page; and why they are not known. */
+function useListeners(): [listeners: ListenerRow[] | null, unknown: string | null] {
   const [listeners, setListeners] = useState<ListenerRow[] | null>(null);
   const [unknown, setUnknown] = useState<string | null>(null);
+  useEffect(() => {
+    Promise.all([get("/listeners"), get("/cluster")]).then(([answer, { node }]) => setListeners(answer.items.filter((row) => row.node === node)),
+      (error) => setUnknown(problemOf(error).title));
+  }, []);
+  return [listeners, unknown];
+}
+
+/** What helps to receive where this page cannot. */
+function Receive({ listeners }: { listeners: ListenerRow[] | null }) {
+  const plain = listeners?.find((row) => row.kind === "tcp");
+  const to = plain ? `-h ${location.hostname} -p ${portOf(plain)} ` : "";
+  return (
+    <section class="panel" aria-label="Receive">
+      <h2>Receive</h2>
+      {!may("operator") && <p class="notice warn"><span class="notice-text">Publishing needs the role operator{me.value?.user ? "" : ". Sign in on the dashboard first"}.</span></p>}
+      <p>The HTTP API has no stream of messages. To receive them, subscribe in a terminal:</p>
+      <p><code>{`heraldmq sub ${to}-t '#'`}</code></p>
+      <p class="soft small">To receive in this page, configure a WebSocket listener (<code>wsListener</code> or <code>wssListener</code> of <code>mqttServerConfig</code>).</p>
+    </section>
+  );
+}
+
+interface ConnectionProps {
+  phase: Phase;
+  listeners: ListenerRow[] | null;
+  unknown: string | null;
+  connect(wanted: Wanted): void;
+  disconnect(): void;
+}
+
+function Connection({ phase, listeners, unknown, connect, disconnect }: ConnectionProps) {
   const [url, setUrl] = useState("");
   const [client, setClient] = useState(() => `try-${crypto.getRandomValues(new Uint32Array(1))[0]!.toString(36)}`);
   const [user, setUser] = useState("");
@@ -182,21 +248,17 @@ function Connection({ phase, connect, disconnect }: { phase: Phase; connect(want
   const [version, setVersion] = useState<4 | 5>(5);
   const [clean, setClean] = useState(true);
   const [keepAlive, setKeepAlive] = useState("30");
+  const rows = listeners?.filter(isWebSocket);
   useEffect(() => {
-    // Only those of the node that serves this page: its host is that of the page.
-    Promise.all([get("/listeners"), get("/cluster")]).then(([answer, { node }]) => {
-      const rows = answer.items.filter((row) => row.node === node && (row.kind === "ws" || row.kind === "wss"));
-      setListeners(rows);
-      const first = rows.find((row) => row.kind === (location.protocol === "https:" ? "wss" : "ws")) ?? rows[0];
-      // Not if somebody has named one meanwhile.
-      if (first) setUrl((named) => named || `${first.kind}://${location.hostname}:${portOf(first)}/mqtt`);
-    }, (error) => { setListeners([]); setUnknown(problemOf(error).title); });
-  }, []);
+    const first = rows?.find((row) => row.kind === (location.protocol === "https:" ? "wss" : "ws")) ?? rows?.[0];
+    // Not if somebody has named one meanwhile.
+    if (first) setUrl((named) => named || `${first.kind}://${location.hostname}:${portOf(first)}/mqtt`);
+  }, [listeners]);
   const isOn = phase !== "away";
-  const urls = [...new Set((listeners ?? []).map((row) => `${row.kind}://${location.hostname}:${portOf(row)}/mqtt`))];
+  const urls = [...new Set((rows ?? []).map((row) => `${row.kind}://${location.hostname}:${portOf(row)}/mqtt`))];
   return (
     <Panel title="Connection" submit={() => (isOn ? disconnect() : connect({ url, client, user, password, version, clean, keepAlive: Number(keepAlive) || 0 }))}>
-      {listeners?.length === 0 && <p class="empty">{unknown ? `The listeners are not known: ${unknown}.` : "This node has no listener for WebSocket: wsListener or wssListener of mqttServerConfig."}</p>}
+      {unknown ? <p class="empty">The listeners are not known: {unknown}.</p> : rows?.length === 0 && <p class="empty">This node has no WebSocket listener (wsListener or wssListener of mqttServerConfig). Enter the address of another node.</p>}
       <label class="field">Address<input value={url} list="listeners" disabled={isOn} required spellcheck={false} onInput={(event) => setUrl(event.currentTarget.value)} /></label>
       <datalist id="listeners">{urls.map((one) => <option key={one} value={one} />)}</datalist>
       <div class="pair">
@@ -279,14 +341,14 @@ function Packets() {
   }
   return (
     <section class="panel packets" aria-label="Packets">
-      <h2>Packets <span class="soft">{rows.length > 0 && plural(rows.length, "packet")}</span>
+      <h2>Packets <span class="soft">{rows.length > 0 && count(rows.length)}</span>
         <span class="in-place"><button type="button" aria-pressed={isPaused.value} onClick={pause}>{isPaused.value ? "Resume" : "Pause"}</button><button type="button" onClick={clear}>Clear</button></span>
       </h2>
-      {rows.length === 0 ? <p class="empty">What is sent and what comes is listed here, the newest first; {most} at most.</p> : (
+      {rows.length === 0 ? <p class="empty">Packets sent and received appear here, newest first. The page keeps the latest {count(most)}.</p> : (
         <ol class="packet-list" tabIndex={0} aria-label="Packets, the newest first">
           {rows.map((entry) => (
             <li key={entry.number}>
-              <span class="soft">{time(entry.at, entry.at, zone.value)}</span> <span class={`state ${entry.isBad ? "bad" : ""}`}><span aria-hidden="true">{entry.sent ? "→" : "←"}</span> {entry.sent ? "sent" : "came"}</span> <strong>{entry.what}</strong> <span class="foreign">{entry.text}</span>
+              <span class="soft">{time(entry.at, entry.at, zone.value)}</span> <span class={`state ${entry.isBad ? "bad" : ""}`}><span aria-hidden="true">{entry.sent === null ? "·" : entry.sent ? "→" : "←"}</span> <strong>{entry.what}</strong>{entry.sent !== null && (entry.sent ? " sent" : " received")}{entry.text && ":"}</span> <span class="foreign">{entry.text}</span>
               {entry.more.map((line, n) => <div key={n} class="foreign more">{line}</div>)}
             </li>
           ))}

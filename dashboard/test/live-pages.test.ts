@@ -330,7 +330,7 @@ test("a queue is emptied, and the session stays", () => at(link("client", { id: 
   await page.fill("dialog input", "emptied");
   await deed.click();
   await until(page, "[role=status] >> text=5 messages were dropped.");
-  await until(page, "text=Nothing waits for it.");
+  await until(page, "text=The queue is empty.");
   await page.waitForFunction(() => document.querySelector('.answer').innerText.startsWith('Away'));
 }));
 
@@ -602,15 +602,15 @@ test("a client of MQTT connects, subscribes, publishes, and shows what comes as 
   await page.fill("section[aria-label=Publish] input >> nth=0", "tried/<b>it</b>");
   await page.fill("section[aria-label=Publish] textarea", hostile);
   await page.click("section[aria-label=Publish] button[type=submit]");
-  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".packet-list li")].some((row) => row.innerText.includes("came PUBLISH tried/<b>it</b>")));
-  const came = await page.locator(".packet-list li", { hasText: "came PUBLISH" }).first().innerText();
+  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".packet-list li")].some((row) => row.innerText.includes("PUBLISH received: tried/<b>it</b>")));
+  const came = await page.locator(".packet-list li", { hasText: "PUBLISH received" }).first().innerText();
   assert.ok(came.includes("QoS 1") && came.includes(visible(hostile)), came);
   assert.equal(await page.locator(".packet-list img, .packet-list b").count(), 0);
   // Bytes that are no text come as they were written.
   await page.selectOption("section[aria-label=Publish] select >> nth=1", "hexadecimal");
   await page.fill("section[aria-label=Publish] textarea", "00 ff");
   await page.click("section[aria-label=Publish] button[type=submit]");
-  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".packet-list li")].some((row) => row.innerText.includes("came PUBLISH") && row.innerText.includes("hex 00 ff")));
+  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".packet-list li")].some((row) => row.innerText.includes("PUBLISH received") && row.innerText.includes("hex 00 ff")));
   await page.fill("section[aria-label=Publish] textarea", "0");
   await page.click("section[aria-label=Publish] button[type=submit]");
   await until(page, "[role=alert] >> text=two digits");
@@ -623,9 +623,62 @@ test("a client of MQTT connects, subscribes, publishes, and shows what comes as 
     assert.equal(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0);
   }
   await page.click("button >> text=Disconnect");
-  await listed("the connection has ended");
+  await listed("Connection closed");
   await page.waitForFunction(() => document.querySelector<HTMLElement>(".answer")!.innerText.includes("not connected"));
-  assert.deepEqual(await page.evaluate("Object.keys(localStorage).filter((name) => !/^heraldmq\\.(theme|zone|keys)$/.test(name))"), []);
+  assert.deepEqual(await page.evaluate("Object.keys(localStorage).filter((name) => !/^heraldmq\\.(theme|zone|keys|hidden-columns)$/.test(name))"), []);
+}));
+
+test("without a WebSocket listener, messages are published through the API", async () => {
+  const answer = await (await fetch(`http://127.0.0.1:${cluster.nodes[0].http}/api/v1/cluster`, { headers: { Authorization: `Bearer ${cluster.key}` } })).json();
+  const rows = [{ node: answer.node, node_name: "mq-1", kind: "tcp", address: "127.0.0.1:1883", connections: 0, accepted: 0, refused: 0, failed_handshakes: 0, certificate: null }];
+  server.state.inject = (path: string) => path === "listeners" && { status: 200, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ items: rows, next: null, partial: [], scanned: 1 }) };
+  try {
+    for (const role of ["operator", "viewer"] as const) await at("try.html", async (page) => {
+      await until(page, ".answer >> text=published through the HTTP API");
+      await until(page, "section[aria-label=Receive] code >> text=heraldmq sub -h 127.0.0.1 -p 1883 -t '#'");
+      const publish = page.locator("section[aria-label=Publish] button[type=submit]");
+      if (role === "viewer") {
+        await until(page, "section[aria-label=Receive] >> text=needs the role operator");
+        assert.ok(await publish.isDisabled());
+      } else {
+        const subscriber = await new Client(cluster.nodes[1].mqtt, "hears-the-api").open();
+        subscriber.subscribe("by-api/#");
+        await page.fill("section[aria-label=Publish] input >> nth=0", "by-api/größe");
+        await page.fill("section[aria-label=Publish] textarea", "höher");
+        // The subscription may not have reached each node yet.
+        const ends = Date.now() + 30_000;
+        while ((await page.locator(".packet-list li", { hasText: "hears-the-api: delivered" }).count()) === 0) {
+          assert.ok(Date.now() < ends, "the subscriber is not named");
+          const told = await page.locator(".packet-list li", { hasText: "Receivers" }).count();
+          await publish.click();
+          await page.waitForFunction((before) => [...document.querySelectorAll<HTMLElement>(".packet-list li")].filter((row) => row.innerText.includes("Receivers")).length > before, told);
+        }
+        await until(page, ".packet-list li >> text=success (0x00)");
+        assert.match(await text(page, ".packet-list"), /POST \/publish sent: by-api\/größe/);
+        subscriber.close();
+      }
+      for (const width of [1280, 390]) {
+        await page.setViewportSize({ width, height: 800 });
+        assert.deepEqual(await found(page), [], `${role} ${width}`);
+        assert.equal(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0);
+      }
+    }, { role });
+  } finally {
+    server.state.inject = null;
+  }
+});
+
+test("a client's page shows its rates, its CONNECT and the rules that apply to it", () => at(link("client", { id: "telemetry-hub", tab: "rights" }), async (page) => {
+  const fact = (name: string) => page.locator(".fact", { has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) }).locator("dd").innerText();
+  await page.waitForFunction(() => [...document.querySelectorAll<HTMLElement>(".fact")].some((row) => row.innerText.startsWith("Messages out") && row.innerText.includes("/s")));
+  assert.match(await fact("Messages in"), /^[\d.,]+\/s, [\d.,]+ k?B\/s$/);
+  assert.deepEqual(await Promise.all(["Session expiry", "Receive max\\.", "Max\\. packet"].map(fact)), ["1 d", "20 in flight", "no limit"]);
+  await until(page, 'table[aria-label="Rules that apply"] code >> text=deny user "services" publish plant/+/set');
+  assert.equal(await page.locator('table[aria-label="Rules that apply"] tbody tr').count(), 2);
+  await page.fill("main form input", "plant/7/set");
+  await page.click("main form button");
+  await until(page, "main >> text=denied: by the rule file, line 3.");
+  await until(page, 'table[aria-label="Rules that apply"] tr.chosen >> text=plant/+/set');
 }));
 
 test("a client of MQTT says what it knows of a connection that fails", async () => {
@@ -637,8 +690,8 @@ test("a client of MQTT says what it knows of a connection that fails", async () 
     await page.goto(`${server.url}try.html`);
     await page.fill("input[list]", "ws://127.0.0.1:1/mqtt");
     await page.click("button >> text=Connect");
-    await until(page, "[role=alert] >> text=ended before the broker said anything");
-    await until(page, ".packet-list li >> text=could not be made");
+    await until(page, "[role=alert] >> text=closed before the broker answered");
+    await until(page, ".packet-list li >> text=the broker did not answer");
     // An address that is none is said to be so.
     await page.fill("input[list]", "nonsense");
     await page.click("button >> text=Connect");
@@ -679,7 +732,7 @@ test("what the stream left out is said", async () => {
     body: 'event: hello\ndata: {}\n\nevent: gap\ndata: {"node":"0","node_name":"mq-1","count":7}\n\n' };
   try {
     await at(link("client", { id: "telemetry-hub", tab: "events" }), async (page) => {
-      await page.waitForFunction(() => document.querySelector("main")?.innerText.includes("mq-1 left out 7 events"));
+      await page.waitForFunction(() => document.querySelector("main")?.innerText.includes("mq-1 no longer has 7 events"));
     });
   } finally {
     server.state.inject = null;
