@@ -25,7 +25,7 @@ export function Disconnect({ id, close, done }: Asked) {
   }
   return (
     <Confirm title={`Disconnect ${name}?`} deed="Disconnect" danger act={act} close={close}>
-      <p>The broker closes the connection. The client may come back at once; <a href={link("client", { id })}>its page</a> also bans it.</p>
+      <p>The broker closes the connection. The client can reconnect at once; to keep it out, ban it on <a href={link("client", { id })}>its page</a>.</p>
     </Confirm>
   );
 }
@@ -40,7 +40,7 @@ export function DisconnectAll({ ids, close, done }: { ids: string[]; close(): vo
   }
   return (
     <Confirm title={`Disconnect ${plural(ids.length, "client")}?`} deed="Disconnect" danger typed={ids.length > 10 ? String(ids.length) : null} act={act} close={close}>
-      <p>The broker closes their connections. The clients may come back at once.</p>
+      <p>The broker closes their connections. The clients can reconnect at once.</p>
     </Confirm>
   );
 }
@@ -48,11 +48,11 @@ export function DisconnectAll({ ids, close, done }: { ids: string[]; close(): vo
 export function EmptyQueue({ id, waiting, close, done }: Asked & { waiting: number }) {
   async function act() {
     const purge = (await actOn(id, "empty_queue"))?.emptied;
-    if (purge) done(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " More waits: it could not be dropped in time."}`);
+    if (purge) done(`${plural(purge.removed, "message was", "messages were")} dropped.${purge.complete ? "" : " Some messages are left: they could not be dropped in time."}`);
   }
   return (
     <Confirm title={`Empty the queue of ${middle(visible(id), 40)}?`} deed="Empty queue" danger typed={id} act={act} close={close}>
-      <p>{plural(waiting, "message")} that wait are dropped, for the reason <em>purged</em>. What the client may have got already stays, and so do its session and its subscriptions.</p>
+      <p>{plural(waiting, "queued message is", "queued messages are")} dropped, with the reason <em>purged</em>. The session and its subscriptions are kept.</p>
     </Confirm>
   );
 }

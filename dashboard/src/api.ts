@@ -88,7 +88,7 @@ export async function ask<Answer>(method: string, path: string, body?: unknown, 
 }
 
 function silent(method: string): Problem {
-  const detail = method === "GET" ? "The request was not answered. It is sent again." : "The request was not answered: it is not known whether it was done.";
+  const detail = method === "GET" ? "No answer arrived. The request is sent again." : "No answer arrived. The broker may or may not have carried out the request.";
   return { type: "urn:heraldmq:problem:no-answer", title: "The broker does not answer", status: 0, detail, instance: "" };
 }
 

@@ -1,7 +1,7 @@
 // What an operator has begun on a shard, and what the shards say of it since. A transfer or a split is done once it is
 // seen: the broker's answer says only that it was begun.
 import type { NodeId, ShardRow } from "./api.types";
-import { visible } from "./format";
+import { plural, visible } from "./format";
 
 export interface Begun {
   what: "transfer" | "split";
@@ -34,14 +34,14 @@ export function outcome(begun: Begun, rows: ShardRow[], now: number): Outcome {
   if (begun.what === "split") {
     const made = rows.find(({ store, shard }) => store === begun.store && shard === begun.at);
     const shards = rows.filter(({ store }) => store === begun.store).length;
-    if (made?.leader != null) return { over: true, says: `${name} was split: ${nameOf(made)} has the slots from ${made.first_slot} to ${made.last_slot}, and ${visible(made.leader_name ?? made.leader)} leads it. The ${begun.store} store has ${shards} shards.` };
+    if (made?.leader != null) return { over: true, says: `${name} was split: ${nameOf(made)} has the slots from ${made.first_slot} to ${made.last_slot}, and ${visible(made.leader_name ?? made.leader)} leads it. The ${begun.store} store has ${plural(shards, "shard")}.` };
     return { over: late, says: `${name} ${late ? "was not seen to split within 30 s" : "splits"}: ${made ? `nobody leads ${nameOf(made)} yet` : `there is no shard ${begun.at} yet`}.` };
   }
   const to = visible(begun.toName);
   if (row?.leader === begun.to) return { over: true, says: `${to} leads ${name}.` };
   // Each election has a term of its own: who leads in a later one and is another was elected afterwards.
   if (row?.leader != null && Number(row.term) > Number(begun.term))
-    return { over: true, says: `${visible(row.leader_name ?? row.leader)} leads ${name} in term ${row.term}, not ${to}: the cluster has decided otherwise since, as it does to spread leaders evenly.` };
+    return { over: true, says: `${visible(row.leader_name ?? row.leader)} leads ${name} in term ${row.term}, not ${to}: the cluster has moved the lead again, as it does to spread leaders evenly.` };
   return { over: late, says: `${to} ${late ? `was not seen to lead ${name} within 30 s` : `is to lead ${name}`}: ${row?.leader == null ? "nobody leads it" : `${visible(row.leader_name ?? row.leader)} still does`}.` };
 }
 

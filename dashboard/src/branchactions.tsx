@@ -45,7 +45,7 @@ function RemoveBranch({ topic, close, done }: { topic: string; close(): void; do
   return (
     <Confirm title={`Remove the retained messages at and below ${middle(visible(topic), 40)}?`} deed="Remove" danger typed={size > 1 ? String(size) : null} disabled={size === 0} act={act} close={close}>
       {problem && <Failed problem={problem} />}
-      {branch && <p>{plural(size, "message")} {size === 1 ? "is" : "are"} removed{branch.more && `, the first ${count(size)} of more`}. Subscribers get an empty message for each. This cannot be undone.</p>}
+      {branch && <p>{plural(size, "message is", "messages are")} removed{branch.more && `, the first ${count(size)} of more`}. Subscribers get an empty message for each. This cannot be undone.</p>}
       {removed > 0 && <p role="status">{count(removed)} of {count(size)} removed.</p>}
     </Confirm>
   );

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { Dialog } from "./dialog";
-import { bytes, count, middle, milliseconds, rate, share, tick, time, unknown, visible } from "./format";
+import { plural, bytes, count, middle, milliseconds, rate, share, tick, time, unknown, visible } from "./format";
 import { stack, type Values } from "./history";
 import type { Mark } from "./marks";
 import { theme, zone } from "./preferences";
@@ -121,7 +121,7 @@ function sentence({ title, unit, lines, windowSeconds, seconds, marks = [] }: Ch
   });
   const shown = marks.filter((mark) => mark.at > (seconds.at(-1) ?? 0) - windowSeconds);
   const marked = shown.length > 0 ? `. ${shown.slice(-5).map(said).join("; ")}` : "";
-  return `${title}, ${windowSeconds / 60} minutes. ${parts.join("; ")}${marked}`;
+  return `${title}, ${plural(windowSeconds / 60, "minute")}. ${parts.join("; ")}${marked}`;
 }
 
 const said = (mark: Mark): string => `${time(mark.at * 1000, mark.at * 1000, zone.value)} ${mark.text}`;
@@ -256,7 +256,7 @@ function AsTable({ title, unit, seconds, lines: drawn, more = [], marks = [], cl
   const rows = seconds.map((at, n) => ({ at, n })).filter(({ n }) => (seconds.length - 1 - n) % every === 0).reverse();
   return (
     <Dialog title={title} close={close}>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="region" aria-label={title}>
         <table>
           <thead><tr><th scope="col">Time</th>{lines.map((line) => <th key={line.name} scope="col" class="figure">{visible(line.name)}</th>)}{marks.length > 0 && <th scope="col">Meanwhile</th>}</tr></thead>
           <tbody>

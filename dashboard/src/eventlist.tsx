@@ -1,5 +1,5 @@
 import { showTime } from "./clock";
-import { count, plural, visible, words } from "./format";
+import { plural, visible, words } from "./format";
 import { Empty } from "./notices";
 import { useEvents } from "./events";
 import { Table } from "./table";
@@ -22,7 +22,7 @@ export function EventList({ query }: { query: Record<string, string | undefined>
         { head: "Node", width: 11, cell: (event) => visible(event.node_name ?? "") },
         { head: "Client", width: 26, cell: (event) => event.client_id !== null && <ClientLink id={event.client_id} most={24} /> },
         { head: "Topic", width: 28, cell: (event) => event.topic !== null && <TopicLink topic={event.topic} most={26} /> },
-        { head: "Why", cell: (event) => visible([event.reason && words(event.reason), event.detail, event.count !== null && event.count > 1 ? `${count(event.count)} times` : null].filter(Boolean).join(" · ")) },
+        { head: "Why", cell: (event) => visible([event.reason && words(event.reason), event.detail, event.count !== null && event.count > 1 ? plural(event.count, "time") : null].filter(Boolean).join(" · ")) },
       ]} />}
     </>
   );

@@ -96,7 +96,8 @@ export function middle(text: string, most: number): string {
   return characters.slice(0, most - 1 - end).join("") + "…" + characters.slice(characters.length - end).join("");
 }
 
-export const plural = (n: number, one: string, many = one + "s"): string => `${count(n)} ${n === 1 ? one : many}`;
+/** A number with what is counted, which may go on with a verb: `1 node is`, `3 nodes are`. */
+export const plural = (n: number | null | undefined, one: string, many = one + "s"): string => `${count(n)} ${n === 1 ? one : many}`;
 
 /** Reasons and states as sentences have them: `queue_full_messages` → `queue full messages`. */
 export const words = (name: string): string => name.replaceAll("_", " ");

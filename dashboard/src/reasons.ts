@@ -2,16 +2,16 @@
 import { words } from "./format";
 
 const reasons: Record<string, [meaning: string, remedy: string]> = {
-  queue_full_messages: ["the queue of the session has as many messages as it may", "a faster client, or more queueMessages"],
-  queue_full_bytes: ["the queue of the session has as many bytes as it may", "a faster client, or more queueBytes"],
+  queue_full_messages: ["the queue of the session holds its maximum of messages", "a faster client, or more queueMessages"],
+  queue_full_bytes: ["the queue of the session holds its maximum of bytes", "a faster client, or more queueBytes"],
   expired: ["the expiry interval of the message passed in the queue", "a longer message expiry interval"],
   packet_too_large: ["larger than the client's Maximum Packet Size", "smaller messages, or a larger size at the client"],
   offline_qos0: ["QoS 0 for a client that is away", "inbox.qos0: offline"],
   retention_age: ["queued for longer than its class allows", "a longer queueAgeSeconds, a faster client"],
   retention_bytes: ["the queues of a class or node had too many bytes", "more queuedBytes, a faster client"],
   disk_high_water: ["the disk has too little space left", "free space on the disk"],
-  purged: ["an operator has emptied the queue", "nothing: it was meant"],
-  session_ended: ["the session ended with messages that wait", "a longer session expiry interval"],
+  purged: ["an operator has emptied the queue", "nothing: it was intended"],
+  session_ended: ["the session ended with messages in its queue", "a longer session expiry interval"],
   topic_limit: ["the topic is too long or too deep", "limits.topic"],
   payload_format_invalid: ["announced as UTF-8, and is not", "the publisher's payload format"],
   retained_limit: ["too many retained messages or bytes", "retain.maxMessages, retain.maxBytes"],

@@ -146,7 +146,7 @@ const tasks: Task[] = [
       await inputs.command("Enter");
     },
     async seen(page) {
-      await says(page, ".answer", /mq-3 drains/);
+      await says(page, ".answer", /mq-3 is draining/);
       await says(page, "main tbody tr:nth-child(3)", /0 clients and 0 led shards left/);
     },
     async afterwards(page) {

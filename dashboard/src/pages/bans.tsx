@@ -24,7 +24,7 @@ export function Bans() {
   return (
     <>
       <Head title="Bans" polled={bans} request="/bans" command={commandOf("ban list")} actions={<Action needs="operator" onClick={() => setAdding(true)}>Ban…</Action>}>
-        {bans.value && (rows.length === 0 ? "Nobody is banned." : bans.forward || bans.back ? `${plural(rows.length, "ban")} on this page.` : `${plural(rows.length, "ban")} ${rows.length === 1 ? "counts" : "count"}.`)}
+        {bans.value && (rows.length === 0 ? "Nobody is banned." : bans.forward || bans.back ? `${plural(rows.length, "ban")} on this page.` : `${plural(rows.length, "ban is", "bans are")} in force.`)}
       </Head>
       {problem && <Failed problem={problem} />}
       {bans.value && rows.length === 0 ? <Empty>A ban keeps out a client identifier, a user or an address. The broker also bans by itself if the settings of <code>abuse</code> say so.</Empty>
@@ -58,7 +58,7 @@ function Add({ close, done }: { close(): void; done(): void }) {
   }
   return (
     <Confirm title="Ban" deed={`Ban the ${kind}`} danger disabled={who === ""} act={act} close={close}>
-      <p>Whoever fits is disconnected and not let in again until the ban ends. Sessions stay.</p>
+      <p>Matching clients are disconnected and cannot connect until the ban ends. Their sessions are kept.</p>
       <label class="field">Kind<select value={kind} onChange={(event) => setKind(event.currentTarget.value as typeof kind)}>{["client", "user", "address"].map((name) => <option key={name}>{name}</option>)}</select></label>
       <label class="field">Who<input value={who} onInput={(event) => setWho(event.currentTarget.value)} spellcheck={false} /></label>
       <label class="field">For<select value={seconds} onChange={(event) => setSeconds(event.currentTarget.value)}><option value="600">10 minutes</option><option value="3600">1 hour</option><option value="86400">1 day</option><option value="">until it is lifted</option></select></label>

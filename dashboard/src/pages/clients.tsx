@@ -66,7 +66,7 @@ function sentence(rows: ClientRow[], asked: Record<string, string | undefined>, 
   const filter = asked.prefix ? ` whose identifiers begin with ${visible(asked.prefix).slice(0, 60)}` : "";
   const away = rows.filter((row) => row.state === "away").length;
   const all = page === 1 && !more;
-  return `${all ? plural(rows.length, "client") : `${count(rows.length)} clients on page ${page}`}${filter}, ${count(away)} of them away.`;
+  return `${all ? plural(rows.length, "client") : `${plural(rows.length, "client")} on page ${page}`}${filter}, ${count(away)} of them away.`;
 }
 
 function Filters({ asked }: { asked: Record<string, string | undefined> }) {

@@ -14,7 +14,7 @@ export function Groups() {
   return (
     <>
       <Head title="Shared groups" polled={pages} request="/shared-groups">
-        {pages.value && rows.length > 0 && `${plural(rows.length, "shared group")}${pages.forward ? " on this page" : ""}; ${idle === 0 ? "each has a member that is connected" : `${count(idle)} without a member that is connected`}.`}
+        {pages.value && rows.length > 0 && `${plural(rows.length, "shared group")}${pages.forward ? " on this page" : ""}; ${idle === 0 ? "each has a connected member" : `${count(idle)} without a connected member`}.`}
       </Head>
       {pages.value && rows.length === 0
         ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : "Nobody has subscribed to $share/…, so there is no shared group."}</Empty>

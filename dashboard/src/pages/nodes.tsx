@@ -75,11 +75,11 @@ function sentence(rows: NodeRow[], shards: ShardRow[]) {
   const away = rows.filter((row) => row.reach !== "up");
   const risk = atRisk(shards);
   const draining = rows.filter((row) => row.state === "draining");
-  const state = away.length > 0 ? `${away.map((row) => visible(row.node_name)).join(", ")} ${away.length === 1 ? "does" : "do"} not answer` : rows.length === 1 ? "The only node is up" : `All ${count(rows.length)} nodes are up`;
-  const drains = draining.length > 0 ? `; ${draining.map((row) => visible(row.node_name)).join(", ")} drains` : "";
+  const state = away.length > 0 ? `${away.map((row) => visible(row.node_name)).join(", ")} ${away.length === 1 ? "does" : "do"} not answer` : rows.length === 1 ? "The only node is up" : `All ${plural(rows.length, "node is", "nodes are")} up`;
+  const drains = draining.length > 0 ? `; ${draining.map((row) => visible(row.node_name)).join(", ")} ${draining.length === 1 ? "is" : "are"} draining` : "";
   if (rows.length === 1) return `${state}. If it fails, no other node takes over.`;
   return risk.length > 0
-    ? <>{state}{drains}; <strong>no further node may fail</strong>: {risk.slice(0, 3).map((shard) => `${nameOf(shard)} has ${upVoters(shard)} of ${shard.voters.length} voters`).join(", ")}.</>
+    ? <>{state}{drains}; <strong>no further node may fail</strong>: {risk.slice(0, 3).map((shard) => `${nameOf(shard)} has ${upVoters(shard)} of ${plural(shard.voters.length, "voter")}`).join(", ")}.</>
     : <>{state}{drains}; any one of them can fail without an outage.</>;
 }
 
@@ -92,9 +92,9 @@ function Checks({ row, shards, partial }: { row: NodeRow; shards: ShardRow[]; pa
     [health ? health.ready : null, health ? (health.ready ? "ready for clients" : "not ready for clients") : "does not answer"],
     [health ? (health.disk_free_bytes ?? 0) > 5e9 : null, `disk ${bytes(health?.disk_free_bytes)} free`],
     [offset === null ? null : Math.abs(offset) < 2000, `clock ${offset === null ? unknown : `${offset < 0 ? "−" : "+"}${Math.abs(offset)} ms`}`],
-    [partial ? null : leaderless.length === 0, leaderless.length === 0 ? `all its ${count(votes.length)} shards have leaders` : `${leaderless.map(nameOf).join(", ")} without a leader`],
+    [partial ? null : leaderless.length === 0, leaderless.length === 0 ? plural(votes.length, "shard, which has a leader", "shards, all with leaders") : `${leaderless.map(nameOf).join(", ")} without a leader`],
     [health ? health.alarms.length === 0 : null, health?.alarms.length ? health.alarms.map((alarm) => visible(alarm.detail)).join("; ") : "no alarm"],
-    [health ? true : null, `${count(health?.cores)} cores, ${duration(health?.cpu_s)} of CPU time used`],
+    [health ? true : null, `${plural(health?.cores, "core")}, ${duration(health?.cpu_s)} of CPU time used`],
   ];
   return (
     <>
@@ -124,17 +124,17 @@ function Change({ node, what, shards, close, done }: { node: NodeRow; what: "dra
   return (
     <Confirm title={`${deed}?`} deed={deed} danger={what === "evict"} typed={what === "evict" ? node.node_name : null} disabled={!cost?.possible} act={act} close={close}>
       <p>{what === "drain"
-        ? "Its clients are told to go, little by little, and come back to other nodes; shards that it leads get other leaders. It stays a member, and the drain can be ended."
-        : "The node is taken out of the cluster for good, also if it does not answer. It can come back with an empty folder only."}</p>
+        ? "Its clients are disconnected gradually and reconnect to other nodes, and other nodes take over the shards that it leads. It stays a member; you can end the drain at any time."
+        : "The node is removed from the cluster for good, even if it does not answer. It can join again only with an empty data folder."}</p>
       {cost && <dl>
-        <div class="fact"><dt>Connections</dt><dd>{plural(cost.clients ?? 0, "client")} {what === "drain" ? "told to go to other nodes" : "disconnected; they come back to other nodes"}</dd></div>
-        <div class="fact"><dt>Shards led</dt><dd>{cost.shards_led === 1 ? "1 gets another leader" : `${count(cost.shards_led)} get other leaders`}</dd></div>
-        <div class="fact"><dt>Voters</dt><dd>{what === "drain" ? `${count(cost.voters)} stay` : `${plural(cost.voters, "shard loses", "shards lose")} one`}</dd></div>
+        <div class="fact"><dt>Connections</dt><dd>{plural(cost.clients ?? 0, "client")} {what === "drain" ? "asked to reconnect to other nodes" : "disconnected; they reconnect to other nodes"}</dd></div>
+        <div class="fact"><dt>Shards led</dt><dd>{plural(cost.shards_led, "gets another leader", "get other leaders")}</dd></div>
+        <div class="fact"><dt>Voters</dt><dd>{what === "drain" ? plural(cost.voters, "stays", "stay") : `${plural(cost.voters, "shard loses", "shards lose")} one`}</dd></div>
         {what === "evict" && <div class="fact"><dt>Majorities</dt><dd>{loses.length === 0 ? "all shards keep theirs" : <State is="down" say={`${loses.map(nameOf).join(", ")} would have none`} />}</dd></div>}
       </dl>}
       {cost?.detail && <p class={cost.possible ? "" : "notice warn"}>{visible(cost.detail)}</p>}
       {problem && <Failed problem={problem} />}
-      {what === "evict" && (problem !== null || (cost && !cost.possible) || force) && <label class="check"><input type="checkbox" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} /> by force, whatever it takes from the cluster</label>}
+      {what === "evict" && (problem !== null || (cost && !cost.possible) || force) && <label class="check"><input type="checkbox" checked={force} onChange={(event) => setForce(event.currentTarget.checked)} /> force: evict the node even if shards lose their majority</label>}
     </Confirm>
   );
 }

@@ -72,13 +72,13 @@ function verdict(health: Health | null, nodes: NodeRow[] | undefined) {
   if (!health) return "";
   const failing = health.nodes.filter((node) => !node.ok);
   if (failing.length > 0)
-    return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "not as it should be"}`).join("; ")}.</>;
+    return <>{failing.map((node) => `${visible(node.node_name)}: ${node.detail ?? "a check failed"}`).join("; ")}.</>;
   const youngest = nodes ? Math.min(...nodes.map((node) => node.health?.uptime_s ?? Infinity)) : Infinity;
   const since = Number.isFinite(youngest) ? ` since ${startedAt(youngest)}` : "";
   const one = health.nodes.length === 1;
   if (health.alarms.length > 0)
-    return <>{one ? "The node is up" : `All ${count(health.nodes.length)} nodes are up`}{since}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm")}</a> {health.alarms.length === 1 ? "needs" : "need"} attention ({[...new Set(health.alarms.map((alarm) => words(alarm.name)))].join(", ")}).</>;
-  return <>{one ? "The node is healthy and has been up" : `All ${count(health.nodes.length)} nodes are healthy and have been up`}{since}.{versions(nodes)}</>;
+    return <>{one ? "The node is up" : `All ${plural(health.nodes.length, "node is", "nodes are")} up`}{since}; <a href={link("alarms")}>{plural(health.alarms.length, "alarm needs", "alarms need")} attention</a> ({[...new Set(health.alarms.map((alarm) => words(alarm.name)))].join(", ")}).</>;
+  return <>{one ? "The node is healthy and has been up" : `All ${plural(health.nodes.length, "node is", "nodes are")} healthy and have been up`}{since}.{versions(nodes)}</>;
 }
 
 /** What runs here. */

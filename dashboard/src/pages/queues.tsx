@@ -24,7 +24,7 @@ export function Queues() {
   return (
     <>
       <Head title="Queues" polled={queues} request={`/queues?by=${by}&limit=100`}>
-        {queues.value && (rows.length === 0 ? "Nothing waits for a durable session." : `${rows.length === 100 ? "At least " : ""}${plural(rows.length, "durable session")} ${rows.length === 1 ? "has" : "have"} messages waiting; ${full === 0 ? "no queue is full" : `${plural(full, "queue is full", "queues are full")}`}.`)}
+        {queues.value && (rows.length === 0 ? "Nothing waits for a durable session." : `${rows.length === 100 ? "At least " : ""}${plural(rows.length, "durable session has", "durable sessions have")} messages waiting; ${full === 0 ? "no queue is full" : `${plural(full, "queue is full", "queues are full")}`}.`)}
       </Head>
       <Told>{done}</Told>
       <div class="section-head">

@@ -21,7 +21,7 @@ export function Retained() {
   return (
     <>
       <Head title="Retained" polled={stats} request={filter ? `/retained?filter=${encodeURIComponent(filter)}` : "/retained/levels"}>
-        {stats.value && (stats.value.total.retained_messages === 0 ? "No message is retained." : `${plural(stats.value.total.retained_messages, "message")} ${stats.value.total.retained_messages === 1 ? "is" : "are"} retained. A new subscriber gets those that its filter matches.`)}
+        {stats.value && (stats.value.total.retained_messages === 0 ? "No message is retained." : `${plural(stats.value.total.retained_messages, "message is", "messages are")} retained. A new subscriber gets those that its filter matches.`)}
       </Head>
       <form class="filters" onSubmit={(event) => { event.preventDefault(); replaceParameters({ filter: draft, topic }); }}>
         <label class="field wide">Topic filter<input value={draft} placeholder="all topics, as a tree" onInput={(event) => setDraft(event.currentTarget.value)} spellcheck={false} autocomplete="off" /></label>

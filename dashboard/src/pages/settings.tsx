@@ -22,7 +22,7 @@ export function Settings() {
   return (
     <>
       <Head title="Settings" polled={settings} request="/settings" command={commandOf("settings")}>
-        {settings.value && `${count(all.filter((row) => row.origin !== "default").length)} of ${plural(all.length, "setting")} are set; ${differ === 0 ? "all nodes agree" : `${count(differ)} differ between nodes`}${wait > 0 ? `; ${count(wait)} wait for a restart` : ""}.`}
+        {settings.value && `${count(all.filter((row) => row.origin !== "default").length)} of ${plural(all.length, "setting")} changed from the default; ${differ === 0 ? "all nodes agree" : plural(differ, "differs between nodes", "differ between nodes")}${wait > 0 ? `; ${plural(wait, "waits", "wait")} for a restart` : ""}.`}
       </Head>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label class="field wide">Name contains<input value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} /></label>

@@ -98,7 +98,7 @@ function Transfer({ row, rows, close, done }: ChangeProps) {
   }
   return (
     <Confirm title={`Let another node lead ${nameOf(row)}?`} deed={`Let ${visible(toName)} lead`} act={act} close={close}>
-      <p>Clients stay connected. What they ask of this shard waits until the new leader has taken over, as a rule for some milliseconds.</p>
+      <p>Clients stay connected. Requests to this shard wait until the new leader has taken over, usually for a few milliseconds.</p>
       <dl>
         <Fact name="From">{visible(row.leader_name ?? row.leader ?? unknown)}: {leads(rows, row.leader!)}</Fact>
         <Fact name="This shard">{row.load ? `${share(load(row))} of a core, ${plural(row.load.requests, "request")} a second` : "its load is not known"}</Fact>
@@ -125,7 +125,7 @@ function Split({ row, rows, close, done }: ChangeProps) {
   }
   return (
     <Confirm title={`Split ${nameOf(row)}?`} deed={`Split ${nameOf(row)}`} danger disabled={!fits} act={act} close={close}>
-      <p>A new shard with the same voters gets the upper slots, with all {row.store === "retain" ? "topics" : "sessions"} that belong to them. Clients stay connected; what they ask of this shard waits for some milliseconds. <strong>Shards are never merged</strong>, and after the first split an earlier version of the broker refuses the data folder.</p>
+      <p>A new shard with the same voters gets the upper slots, with all {row.store === "retain" ? "topics" : "sessions"} that belong to them. Clients stay connected; requests to this shard wait for a few milliseconds. <strong>Shards are never merged</strong>, and after the first split an earlier version of the broker refuses the data folder.</p>
       <dl>
         <Fact name="Slots">{first}–{last}, {count(last - first + 1)} of {count(slots)}</Fact>
         <Fact name="Load">{row.load ? `${share(load(row))} of a core${byLoad ? `, of which ${byLoad.below} % below slot ${byLoad.slot}` : ""}` : "not known"}</Fact>
@@ -148,8 +148,8 @@ function Charts({ marks }: { marks: readonly Mark[] }) {
   return (
     <div class="charts">
       <Chart title="Load by leader, % of a core" unit="cores" seconds={seconds} windowSeconds={hour} marks={marks} lines={ofNodes(series, "shards_cpu_cores")} />
-      <Chart title="Synced after, worst node" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={slowest("log_sync")} />
-      <Chart title="Applied after, worst node" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={slowest("apply")} />
+      <Chart title="Log sync time, slowest node" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={slowest("log_sync")} />
+      <Chart title="Apply time, slowest node" unit="milliseconds" mayBeLog seconds={seconds} windowSeconds={hour} marks={marks} lines={slowest("apply")} />
     </div>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { SubscriptionRow } from "../api.types";
 import { get, missingOf } from "../api";
 import { commandOf } from "../command";
-import { count, middle, visible } from "../format";
+import { middle, plural, visible } from "../format";
 import { Pager, usePages } from "../list";
 import { Empty, Head, isStale } from "../notices";
 import { replaceParameters, route } from "../route";
@@ -25,13 +25,13 @@ export function Subscriptions() {
   return (
     <>
       <Head title="Subscriptions" polled={pages} request={`/subscriptions?prefix=${encodeURIComponent(prefix)}`} command={commandOf("subscriptions")}>
-        {pages.value && `${count(rows.length)} subscriptions ${pages.number === 1 && !pages.forward ? "in all" : `on page ${pages.number}`}${prefix ? ` whose filters begin with ${middle(visible(prefix), 60)}` : ""}, by client.`}
+        {pages.value && `${plural(rows.length, "subscription")} ${pages.number === 1 && !pages.forward ? "in all" : `on page ${pages.number}`}${prefix ? ` whose filters begin with ${middle(visible(prefix), 60)}` : ""}, by client.`}
       </Head>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <label class="field wide">Filter begins with<input value={draft} onInput={(event) => set(event.currentTarget.value)} spellcheck={false} autocomplete="off" /></label>
       </form>
       {pages.value && rows.length === 0
-        ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : pages.forward ? "Nothing on this page; more follow." : "No subscription fits."}</Empty>
+        ? <Empty>{missingOf(pages.value).length > 0 ? "Nothing was found on the nodes that answered." : pages.forward ? "Nothing on this page; more follow." : "No subscription matches."}</Empty>
         : <Table label="Subscriptions" open rows={rows} keyOf={(row) => `${row.client_id} ${row.given_filter}`} stale={isStale(pages)} columns={[
           { head: "Client", width: 34, cell: (row) => <ClientLink id={row.client_id} most={32} /> },
           { head: "Filter", cell: (row) => <Foreign text={row.filter} most={56} /> },

@@ -68,9 +68,9 @@ const rule = (verdict: Verdict | null) => (verdict?.by === "file" && verdict.lin
 function sentence({ topic, counts, publisher, counted_all }: Match) {
   const least = counted_all ? "" : "at least ";
   const all = counts.delivered + counts.queued + counts.dropped;
-  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}${publisher.known_by === "nothing" ? "; it is neither connected nor has it a session, and was judged as a client without a user" : ""}).` : "";
+  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}${publisher.known_by === "nothing" ? "; it is not connected and has no session, so the rules were checked as for a client without a user" : ""}).` : "";
   if (all + counts.groups === 0) return <><Foreign text={topic} /> reaches nobody: no subscription matches.{may}</>;
-  return <><Foreign text={topic} /> reaches {least}{count(counts.delivered + counts.queued)} of {plural(all, "receiver")}{counts.groups > 0 && ` and one member each of ${plural(counts.groups, "shared group")}`}{counts.queued > 0 && `; ${count(counts.queued)} of them get it when they come back`}{counts.dropped > 0 && <>; <strong>{count(counts.dropped)} would drop it</strong></>}.{may}</>;
+  return <><Foreign text={topic} /> reaches {least}{count(counts.delivered + counts.queued)} of {plural(all, "receiver")}{counts.groups > 0 && ` and one member of ${plural(counts.groups, "shared group", "shared groups each")}`}{counts.queued > 0 && `; ${plural(counts.queued, "of them is away and gets it on reconnecting", "of them are away and get it on reconnecting")}`}{counts.dropped > 0 && <>; <strong>{count(counts.dropped)} would drop it</strong></>}.{may}</>;
 }
 
 const order = { dropped: 0, queued: 1, one_of: 2, delivered: 3 };
@@ -95,7 +95,7 @@ function Answer({ answer, why, again }: { answer: Match; why: string | undefined
         { head: "QoS", width: 6, figure: true, cell: (row) => row.qos },
         { head: "Node", width: 9, cell: (row) => (row.node_name ? visible(row.node_name) : row.state === "away" ? "away" : "") },
       ]} />}
-      {answer.receivers.length >= most && <Empty>{count(most)} receivers are shown; more follow.</Empty>}
+      {answer.receivers.length >= most && <Empty>The first {plural(most, "receiver is", "receivers are")} shown.</Empty>}
     </>
   );
 }
