@@ -17,6 +17,7 @@
 
 pub mod api;
 mod batch;
+pub mod control;
 mod descriptor;
 pub mod inbox;
 mod insertion_map;

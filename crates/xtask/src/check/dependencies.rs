@@ -19,9 +19,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mqtt-client", &["mqtt-proto"]),
     ("topic-router", &[]),
     ("route-exchange", &[]),
+    ("control", &[]),
     (
         "store-state",
-        &["hashing", "mqtt-proto", "mqtt-session", "topic-router"],
+        &[
+            "control",
+            "hashing",
+            "mqtt-proto",
+            "mqtt-session",
+            "topic-router",
+        ],
     ),
     (
         "peer-protocol",

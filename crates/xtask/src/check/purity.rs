@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "inspection",
     "mqtt-client",
     "mqtt-proto",
+    "control",
     "mqtt-session",
     "net-api",
     "peer-protocol",

@@ -1,0 +1,281 @@
+//! What was changed by whom: entries that are chained, so that none can be taken out or changed without a trace.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::by::By;
+use crate::change::{Revision, Target};
+use crate::group::{Group, RuleList};
+use crate::user::{Hash, UnixMs, User, Verifier};
+
+/// Bytes of a value that an entry shows.
+const SHOWN: usize = 4_096;
+
+/// A change that was made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Audited {
+    /// The operation.
+    pub revision: Revision,
+    /// When it was proposed.
+    pub at: UnixMs,
+    /// Who has made it.
+    pub by: By,
+    /// Of what.
+    pub target: Target,
+    /// What is different.
+    pub fields: Box<[Field]>,
+}
+
+/// A field that has another value than before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Field {
+    /// Its name.
+    pub name: Box<str>,
+    /// What it was; `None`: there was no record.
+    pub before: Option<Box<str>>,
+    /// What it is; `None`: there is no record.
+    pub after: Option<Box<str>>,
+}
+
+/// An entry as it is kept: its bytes, and the hash of the chain up to it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The [`Audited`], as it was written at its level.
+    pub bytes: Box<[u8]>,
+    /// The hash.
+    pub hash: ChainHash,
+}
+
+/// The number of an entry, counted from 0 for the life of the store.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
+)]
+pub struct EntryNumber(pub u64);
+
+impl EntryNumber {
+    /// Of the entry behind.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// SHA-256 of the hash before and the bytes of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainHash(pub Hash);
+
+impl ChainHash {
+    /// Before the first entry.
+    pub const EMPTY: Self = Self(Hash([0; 32]));
+
+    /// With an entry behind it.
+    #[must_use]
+    pub fn then(self, bytes: &[u8]) -> Self {
+        let Self(Hash(before)) = self;
+        let mut digest = Sha256::new();
+        digest.update(before);
+        digest.update(bytes);
+        Self(Hash(digest.finalize().into()))
+    }
+}
+
+impl Audited {
+    /// As it is kept behind an entry.
+    #[must_use]
+    pub fn record(&self, before: ChainHash) -> Recorded {
+        let bytes = postcard::to_stdvec(self).expect("memory takes what is written to it");
+        let hash = before.then(&bytes);
+        Recorded {
+            bytes: bytes.into(),
+            hash,
+        }
+    }
+}
+
+impl Field {
+    /// The fields of a user that are different. Of what proves who a client is, only that it is different.
+    #[must_use]
+    pub fn of_users(before: Option<&User>, after: Option<&User>) -> Box<[Self]> {
+        let verifiers = |user: &User| {
+            user.verifiers
+                .iter()
+                .map(kind)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let mut fields = Fields::new(before, after);
+        fields.add("enabled", |user| user.enabled.to_string());
+        fields.add("groups", |user| user.groups.join(", "));
+        fields.add("rules", |user| user.rules.join("\n"));
+        fields.add("client_ids", |user| optional(user.client_ids.as_deref()));
+        fields.add("class", |user| optional(user.class.as_deref()));
+        fields.add("superuser", |user| user.superuser.to_string());
+        fields.add("ends_ms", |user| {
+            user.ends_ms
+                .map_or(String::new(), |UnixMs(ms)| ms.to_string())
+        });
+        fields.add("note", |user| user.note.to_string());
+        if before.map(|user| &user.verifiers) != after.map(|user| &user.verifiers) {
+            fields.put("verifiers", before.map(verifiers), after.map(verifiers));
+        }
+        fields.found.into()
+    }
+
+    /// The fields of a group that are different.
+    #[must_use]
+    pub fn of_groups(before: Option<&Group>, after: Option<&Group>) -> Box<[Self]> {
+        let mut fields = Fields::new(before, after);
+        fields.add("priority", |group| group.priority.0.to_string());
+        fields.add("rules", |group| group.rules.join("\n"));
+        fields.add("includes", |group| group.includes.join(", "));
+        fields.add("class", |group| optional(group.class.as_deref()));
+        fields.add("note", |group| group.note.to_string());
+        fields.found.into()
+    }
+
+    /// The lines of two lists, if they are different.
+    #[must_use]
+    pub fn of_rules(before: &RuleList, after: &RuleList) -> Box<[Self]> {
+        let mut fields = Fields::new(Some(before), Some(after));
+        fields.add("rules", |RuleList(lines)| lines.join("\n"));
+        fields.found.into()
+    }
+}
+
+/// Compares two records field by field.
+struct Fields<'a, T> {
+    before: Option<&'a T>,
+    after: Option<&'a T>,
+    found: Vec<Field>,
+}
+
+impl<'a, T> Fields<'a, T> {
+    fn new(before: Option<&'a T>, after: Option<&'a T>) -> Self {
+        let found = Vec::new();
+        Self {
+            before,
+            after,
+            found,
+        }
+    }
+
+    fn add(&mut self, name: &str, value: impl Fn(&T) -> String) {
+        let (before, after) = (self.before.map(&value), self.after.map(&value));
+        if before != after {
+            self.put(name, before, after);
+        }
+    }
+
+    fn put(&mut self, name: &str, before: Option<String>, after: Option<String>) {
+        self.found.push(Field {
+            name: name.into(),
+            before: before.map(cut),
+            after: after.map(cut),
+        });
+    }
+}
+
+fn kind(verifier: &Verifier) -> &'static str {
+    match verifier {
+        Verifier::Hash(_) => "password",
+        Verifier::Scram(_) => "scram",
+        Verifier::Secret(_) => "secret",
+    }
+}
+
+fn optional(text: Option<&str>) -> String {
+    text.unwrap_or_default().to_owned()
+}
+
+/// The beginning of a long value.
+fn cut(text: String) -> Box<str> {
+    match text.len() <= SHOWN {
+        true => text.into(),
+        false => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by::Means;
+
+    fn user() -> User {
+        User {
+            enabled: true,
+            verifiers: [Verifier::Hash("$argon2id$very-secret".into())].into(),
+            groups: ["a".into(), "b".into()].into(),
+            rules: ["allow publish x/#".into()].into(),
+            client_ids: None,
+            class: None,
+            superuser: false,
+            ends_ms: None,
+            note: "".into(),
+            logins_since: Revision(3),
+        }
+    }
+
+    #[test]
+    fn an_entry_shows_what_is_different_and_no_hash() {
+        let before = user();
+        let after = User {
+            enabled: false,
+            verifiers: [Verifier::Secret(Hash([7; 32]))].into(),
+            ..user()
+        };
+        let fields = Field::of_users(Some(&before), Some(&after));
+        let shown = format!("{fields:?}");
+        assert!(
+            !shown.contains("argon2id") && !shown.contains('7'),
+            "{shown}"
+        );
+        let names: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names, ["enabled", "verifiers"]);
+        assert_eq!(fields[1].before.as_deref(), Some("password"));
+        assert_eq!(fields[1].after.as_deref(), Some("secret"));
+        assert_eq!(Field::of_users(Some(&before), Some(&before)).len(), 0);
+        // Another password is seen although both are shown alike.
+        let other = User {
+            verifiers: [Verifier::Hash("$argon2id$other".into())].into(),
+            ..user()
+        };
+        assert_eq!(Field::of_users(Some(&before), Some(&other)).len(), 1);
+        assert_eq!(Field::of_users(None, Some(&before)).len(), 9);
+    }
+
+    #[test]
+    fn a_chain_shows_where_an_entry_was_changed() {
+        let entry = |revision| Audited {
+            revision: Revision(revision),
+            at: UnixMs(5),
+            by: By {
+                means: Means::Key,
+                name: "ci".into(),
+                address: None,
+                node: crate::Node(1),
+            },
+            target: Target::Rules,
+            fields: Field::of_rules(&RuleList::default(), &RuleList(["x".into()].into())),
+        };
+        let first = entry(1).record(ChainHash::EMPTY);
+        let second = entry(2).record(first.hash);
+        assert_eq!(
+            ChainHash::EMPTY.then(&first.bytes).then(&second.bytes),
+            second.hash
+        );
+        for at in 0..first.bytes.len() {
+            let mut changed = first.bytes.clone();
+            changed[at] ^= 1;
+            assert_ne!(ChainHash::EMPTY.then(&changed), first.hash);
+        }
+        assert_ne!(ChainHash::EMPTY.then(&second.bytes), second.hash);
+    }
+
+    #[test]
+    fn long_values_are_cut_where_a_character_ends() {
+        let list = |line: &str| RuleList([line.repeat(4_000).into()].into());
+        let fields = Field::of_rules(&RuleList::default(), &list("é"));
+        let after = fields[0].after.as_deref().expect("the lines");
+        assert!(after.len() <= SHOWN + '…'.len_utf8() && after.ends_with('…'));
+    }
+}

@@ -1,0 +1,154 @@
+//! What a change is, and why it is refused.
+
+use serde::{Deserialize, Serialize};
+
+use crate::by::By;
+use crate::group::{Group, RuleList};
+use crate::limit::{Bounds, Invalid};
+use crate::user::User;
+
+/// How many operations have changed something; of a record, the last one that has changed it.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
+)]
+pub struct Revision(pub u64);
+
+/// A change as a node numbers it, so that one that is asked for again is done once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ChangeId {
+    /// The node.
+    pub node: Node,
+    /// Its process.
+    pub incarnation: Incarnation,
+    /// The how-many-th of that process.
+    pub count: Count,
+}
+
+/// A node, as a number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Node(pub u64);
+
+/// Which process of a node it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Incarnation(pub u64);
+
+/// The how-many-th change a process has asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Count(pub u64);
+
+/// What must be true of a record for a change of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Expect {
+    /// Nothing.
+    Any,
+    /// There is none.
+    New,
+    /// There is one.
+    Known,
+    /// It was changed last by this operation.
+    Revision(Revision),
+}
+
+/// One record that is put in the place of what was there, or removed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// What must be true of the record before.
+    pub expect: Expect,
+    /// Which record, and what it is from now on.
+    pub put: Put,
+}
+
+/// A record and its name; `None`: it is removed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Put {
+    /// A user.
+    User(Box<str>, Option<Box<User>>),
+    /// A group.
+    Group(Box<str>, Option<Box<Group>>),
+    /// The rules that hold for everybody; an empty list is as none.
+    Rules(RuleList),
+}
+
+/// Which record.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Target {
+    /// A user.
+    User(Box<str>),
+    /// A group.
+    Group(Box<str>),
+    /// The rules that hold for everybody.
+    Rules,
+}
+
+/// Why an operation has changed nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The change that cannot be made, counted from 0.
+    pub which: usize,
+    /// Why.
+    pub why: Reason,
+}
+
+/// Why a change cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// There is such a record.
+    Exists,
+    /// There is no such record.
+    Missing,
+    /// The record is of this revision.
+    Revision(Revision),
+    /// It would be more than there may be of this.
+    Full(&'static str),
+    /// There is no such group.
+    NoSuchGroup(Box<str>),
+    /// The group has users, or is included in others: so many.
+    InUse(usize),
+    /// The record says something that cannot be kept.
+    Invalid(Invalid),
+}
+
+impl Change {
+    /// Whether it can be kept, whatever is there.
+    ///
+    /// # Errors
+    /// What is wrong with it first.
+    pub fn check(&self) -> Result<(), Invalid> {
+        match &self.put {
+            Put::User(name, Some(user)) => user.check(name),
+            Put::Group(name, Some(group)) => group.check(name),
+            Put::Rules(list) => list.check(),
+            Put::User(_, None) | Put::Group(_, None) => Ok(()),
+        }
+    }
+
+    /// Which record it is of.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        match &self.put {
+            Put::User(name, _) => Target::User(name.clone()),
+            Put::Group(name, _) => Target::Group(name.clone()),
+            Put::Rules(_) => Target::Rules,
+        }
+    }
+}
+
+/// Whether an operation can be looked at: its changes are neither too many nor beyond what records may hold.
+///
+/// # Errors
+/// Which change is wrong, and why.
+pub fn check(by: &By, changes: &[Change], bounds: &Bounds) -> Result<(), Refused> {
+    let refused = |which, why| Err(Refused { which, why });
+    if let Err(invalid) = by.check() {
+        return refused(0, Reason::Invalid(invalid));
+    }
+    if changes.len() > bounds.changes {
+        return refused(bounds.changes, Reason::Full("changes in one operation"));
+    }
+    for (which, change) in changes.iter().enumerate() {
+        if let Err(invalid) = change.check() {
+            return refused(which, Reason::Invalid(invalid));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! What administrators change while a cluster runs: users, groups, and the rules that hold for everybody.
+//!
+//! Purpose: the records as they stand in log entries and tables, what they may hold, what a change of them is, and the audit
+//! of changes.
+//!
+//! Invariants: a record holds text and hashes, never a password or a secret; what a node makes of it (compiled rules, parsed
+//! hashes) is nothing that replicas have to agree on. Whatever [`check`](User::check) lets pass is bounded. Formats are part
+//! of logs: a field is only added behind the others, by a level.
+//!
+//! Deliberately absent: applying changes (`store-state`), judging logins (`authentication`) and rules (`authorization`).
+//!
+//! Read next: [`Change`], then [`User`].
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod by;
+mod change;
+mod group;
+mod limit;
+mod user;
+
+pub use audit::{Audited, ChainHash, EntryNumber, Field, Recorded};
+pub use by::{Address, By, Means};
+pub use change::{
+    Change, ChangeId, Count, Expect, Incarnation, Node, Put, Reason, Refused, Revision, Target,
+    check,
+};
+pub use group::{Group, Priority, RuleList};
+pub use limit::{Bounds, Invalid};
+pub use user::{Hash, UnixMs, User, Verifier};

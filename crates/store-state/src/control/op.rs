@@ -1,0 +1,49 @@
+//! What the control shard can be asked, what it answers, and what it tells.
+
+use ::control::{By, Change, ChangeId, Refused, Revision};
+use serde::{Deserialize, Serialize};
+
+/// A request to the control shard.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ControlOp {
+    /// Changes records, all of them or none.
+    Change {
+        /// What it is recognised by if it comes again.
+        id: ChangeId,
+        /// Who asks.
+        by: By,
+        /// In this order: a later one finds what those before it have made.
+        changes: Vec<Change>,
+    },
+}
+
+/// What the shard answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ControlReply {
+    /// All is as it was asked for, as of this revision.
+    Changed {
+        /// The revision: that of the operation, or that of before if all was so already.
+        revision: Revision,
+    },
+    /// Nothing was changed.
+    Refused(Refused),
+}
+
+/// What an operation has changed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Changed {
+    /// The operation.
+    pub revision: Revision,
+    /// The users that are there no more, or are different.
+    pub users: Vec<Box<str>>,
+    /// The groups that are there no more, or are different.
+    pub groups: Vec<Box<str>>,
+    /// The rules that hold for everybody are different.
+    pub rules: bool,
+}
+
+/// Who is told on every replica what has changed.
+pub trait ControlOutlet {
+    /// An operation has changed something. The machine has it already.
+    fn changed(&mut self, changed: Changed);
+}
