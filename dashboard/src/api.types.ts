@@ -1,10 +1,10 @@
 // Generated from docs/reference/openapi.json by `npm run types`; not to be edited.
 
 export type AclAnswer = Verdict & { client_id: string; connected: boolean; known_by: KnownBy; user: string | null };
-export type AclQuestion = { action: string; address: string | null; client_id: string; topic: string; user: string | null };
+export type AclQuestion = { action: string; address: string | null; client_id: string; rules: string | null; topic: string; user: string | null };
 export type AclRule = { line: number; text: string };
 export type AclRules = { address: string | null; client_id: string; known_by: KnownBy; more: boolean; no_match: string; partial: (Missing)[]; rules: (AclRule)[]; superuser: boolean; user: string | null };
-export type AclSubject = { address: string | null; client_id: string; user: string | null };
+export type AclSubject = { address: string | null; client_id: string; rules: string | null; user: string | null };
 export type Action = { action: ActionName; client_ids: (string)[] };
 export type ActionName = "disconnect" | "end_session" | "empty_queue";
 export type ActionResult = { client_id: string; done: Gone | null; emptied: QueuePurge | null; problem: Document | null };

@@ -671,3 +671,32 @@ def test_why_a_client_has_left(stage, name):
         client.expect_disconnected(0x98)
     until(lambda: departure()[0] == 404, what="the end of the session")
     assert departure()[1]["reason"] == "Administrative action"
+
+
+def test_rules_are_tried_before_they_are_saved(tmp_path, name):
+    rules = tmp_path / "rules.acl"
+    rules.write_text("deny all all\n")
+    with Broker({"authorization.file": rules}) as broker, broker.client(name):
+        question = {"client_id": name, "action": "publish", "topic": "plant/a"}
+
+        def judged(path="/api/v1/acl/test", **more):
+            status, found = request(broker, "POST", path, {**question, **more})
+            assert status == 200, found
+            return found
+
+        assert judged()["may"] is False
+        found = judged(rules="# tried\nallow address 127.0.0.1 publish plant/#\ndeny all all\n")
+        assert (found["may"], found["by"], found["line"], found["known_by"]) == (True, "file", 2, "connection")
+        found = judged(rules='allow user "ann" publish plant/#\ndeny all all', user="ann")
+        assert (found["may"], found["line"], found["known_by"]) == (True, 1, "question")
+        assert judged(rules="deny all publish other/#")["by"] == "no_match"
+        listed = request(broker, "POST", "/api/v1/acl/rules", {"client_id": name, "rules": "allow all receive x\n"})[1]
+        assert listed["rules"] == [{"line": 1, "text": "allow all receive x"}]
+        # Nothing of it is kept.
+        assert judged()["may"] is False
+        for path in ("/api/v1/acl/test", "/api/v1/acl/rules"):
+            body = question if path.endswith("test") else {"client_id": name}
+            status, problem = request(broker, "POST", path, {**body, "rules": "allow all publish x\nallow nobody\n"})
+            assert (status, problem["pointer"], problem["mistakes"][0]["line"]) == (400, "/rules", 2)
+            status, problem = request(broker, "POST", path, {**body, "rules": "#" * 65_537})
+            assert (status, problem["pointer"]) == (400, "/rules")

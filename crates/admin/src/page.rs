@@ -179,13 +179,7 @@ impl List {
     /// # Errors
     /// It is no cursor of this list.
     pub fn key(&self, cursor: &str) -> Result<String, Problem> {
-        let wrong = || {
-            Problem::new(
-                Kind::InvalidCursor,
-                "`after` must be the `next` of a page of the same list with the same filters",
-            )
-            .with("parameter", "after")
-        };
+        let wrong = wrong_cursor;
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| wrong())?;
         let key = match bytes.split_first_chunk::<9>() {
             Some(([VERSION, hash @ ..], key)) if *hash == self.hash.to_be_bytes() => key,
@@ -206,6 +200,12 @@ pub fn join(first: &str, second: &str) -> String {
 #[must_use]
 pub fn split(key: &str) -> (&str, &str) {
     key.split_once('\0').unwrap_or((key, ""))
+}
+
+/// A cursor that no page of the list has had.
+pub(crate) fn wrong_cursor() -> Problem {
+    let why = "`after` must be the `next` of a page of the same list with the same filters";
+    Problem::new(Kind::InvalidCursor, why).with("parameter", "after")
 }
 
 #[cfg(test)]

@@ -95,6 +95,16 @@ impl Alarms {
         changed
     }
 
+    /// The node stops: the file gets what it lacks.
+    pub(crate) fn handle_stop(&self) {
+        let state = self.state.lock();
+        let kept = state.is_behind.then(|| state.record.kept());
+        drop(state);
+        if let Some(kept) = kept {
+            self.write(&kept);
+        }
+    }
+
     /// Those that are raised.
     pub(crate) fn raised(&self) -> Vec<Raised> {
         self.state.lock().record.raised().to_vec()
@@ -158,6 +168,21 @@ mod tests {
         assert_eq!(ended.collect::<Vec<_>>(), [("disk_full", 5_020)]);
         // Nothing but the file is left in the folder.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_changed_just_before_a_stop_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let alarms = open(folder.path());
+        alarms.handle_found(vec![found("memory")], 10);
+        alarms.handle_found(Vec::new(), 1_010);
+        assert_eq!(open(folder.path()).ended().len(), 0);
+        alarms.handle_stop();
+        assert_eq!(open(folder.path()).ended().len(), 1);
+        // Nothing is written if nothing lacks.
+        std::fs::remove_file(folder.path().join("alarms.json")).unwrap();
+        alarms.handle_stop();
+        assert_eq!(open(folder.path()).ended().len(), 0);
     }
 
     #[test]

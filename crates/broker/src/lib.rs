@@ -498,6 +498,7 @@ impl Broker {
         }
         // While the loops still take messages: what the clients' ends brought is carried out.
         self.node.store().shutdown();
+        self.inspect.alarms.handle_stop();
         if let Some(clustered) = self.node.rim.clustered() {
             clustered.stop();
         }

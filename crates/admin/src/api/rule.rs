@@ -21,6 +21,10 @@ pub struct AclQuestion {
     /// The address that it connects from.
     #[serde(default)]
     pub address: Option<String>,
+    /// Rules in the language of rule files, judged in the place of the file of the asked node: what they would say if they
+    /// were saved. What came with the login of a connected client counts before them. 64 KiB at most.
+    #[serde(default)]
+    pub rules: Option<String>,
 }
 
 /// By what the user of a client is known.
@@ -91,6 +95,9 @@ pub struct AclSubject {
     /// The IP address that it connects from.
     #[serde(default)]
     pub address: Option<String>,
+    /// Rules in the language of rule files, listed in the place of those of the file. 64 KiB at most.
+    #[serde(default)]
+    pub rules: Option<String>,
 }
 
 /// A rule of the file.

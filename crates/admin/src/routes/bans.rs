@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::input::{Body, ListParams, Params, Segment};
 use crate::api::{Ban, NewBan};
 use crate::backend::Broker;
-use crate::page::{Found, List, Page};
+use crate::page::{Found, List, Page, wrong_cursor};
 use crate::problem::Problem;
 use crate::rights::Target;
 
@@ -23,7 +23,8 @@ pub(super) async fn list(
     let list = List::new("bans", &[]);
     let range = params.range(&list)?;
     // A cursor of this list is the number of a ban.
-    let after = range.after.and_then(|key| key.parse().ok());
+    let number = |key: String| key.parse().map_err(|_| wrong_cursor());
+    let after = range.after.map(number).transpose()?;
     let (items, more) = broker.bans(after, range.limit.into());
     let last = items.last().map(|ban| ban.id.to_string());
     let found = Found {

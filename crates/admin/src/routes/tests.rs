@@ -970,6 +970,14 @@ async fn bans_come_page_by_page_in_the_order_of_their_numbers() {
         path = format!("/api/v1/bans?limit=2&after={next}");
     }
     assert_eq!(pages, [vec![Some(1), Some(2)], vec![Some(3)]]);
+    // Of this list, and no number.
+    let forged = crate::page::List::new("bans", &[]).cursor("x");
+    let path = format!("/api/v1/bans?after={forged}");
+    let refused = stage.ask(request("GET", &path, &Value::Null, None)).await;
+    assert_eq!(
+        refused.json()["type"],
+        "urn:heraldmq:problem:invalid-cursor"
+    );
 }
 
 #[tokio::test]

@@ -210,29 +210,38 @@ impl Broker for Asking {
 
     fn acl(&self, question: AclQuestion, budget: Duration) -> Asked<AclAnswer> {
         let inspect = Arc::clone(&self.0);
-        async move { node::acl(&inspect, question, budget).await }.boxed()
+        async move {
+            let Some(text) = question.rules.clone() else {
+                return node::acl(&inspect, question, budget).await;
+            };
+            let (action, topic) = node::asked(&question.action, &question.topic)?;
+            let unsaved = rules::unsaved(&text, &inspect.node.settings.read().authorization)?;
+            let (said, address, _) = said_of(&inspect, question.clone(), budget).await?;
+            let address = question.address.as_deref().or(address.as_deref());
+            Ok(rules::judge(&unsaved, said, address, (action, topic)))
+        }
+        .boxed()
     }
 
     fn acl_rules(&self, subject: AclSubject, budget: Duration) -> Asked<AclRules> {
         let inspect = Arc::clone(&self.0);
         async move {
+            let unsaved = subject.rules.as_deref().map(|text| {
+                let settings = inspect.node.settings.read();
+                rules::unsaved(text, &settings.authorization)
+            });
+            let unsaved = unsaved.transpose()?;
             let id = &subject.client_id;
             let judged = match Judged::by_question(&subject) {
                 Some(judged) => judged,
                 None => {
-                    let (said, (parts, partial)) = tokio::join!(
-                        node::acl(&inspect, rules::who(id), budget),
-                        known::client_parts(&inspect, id, budget),
-                    );
-                    let parts = parts.into_iter().map(|(.., part)| part);
-                    let client = merge::client(id, parts, rows::now(&inspect.node));
-                    let connection = client.and_then(|client| client.connection);
-                    let address = connection.as_ref().map(|of| of.address.as_str());
-                    Judged::by_nodes(said?, address, partial)
+                    let (said, address, partial) =
+                        said_of(&inspect, rules::who(id), budget).await?;
+                    Judged::by_nodes(said, address.as_deref(), partial)
                 }
             };
             let settings = inspect.node.settings.read();
-            let authorization = &settings.authorization;
+            let authorization = unsaved.as_ref().unwrap_or(&settings.authorization);
             Ok(rules::of_client(authorization, subject.client_id, judged))
         }
         .boxed()
@@ -887,6 +896,7 @@ impl Inspect {
             topic: topic.to_owned(),
             user,
             address: None,
+            rules: None,
         };
         let said = node::acl(self, question, budget).await.ok();
         Publisher {
@@ -960,6 +970,23 @@ impl Inspect {
     }
 }
 /// The first of these rows, with the key that the next page begins behind.
+/// What the nodes say of a client, the address of its connection, and who has not answered.
+async fn said_of(
+    inspect: &Arc<Inspect>,
+    question: AclQuestion,
+    budget: Duration,
+) -> Result<(AclAnswer, Option<String>, Vec<Missing>), Problem> {
+    let id = question.client_id.clone();
+    let (said, (parts, partial)) = tokio::join!(
+        node::acl(inspect, question, budget),
+        known::client_parts(inspect, &id, budget),
+    );
+    let parts = parts.into_iter().map(|(.., part)| part);
+    let client = merge::client(&id, parts, rows::now(&inspect.node));
+    let connection = client.and_then(|client| client.connection);
+    Ok((said?, connection.map(|of| of.address), partial))
+}
+
 fn cut<T>(rows: BTreeMap<String, T>, limit: usize, partial: Vec<Missing>) -> Found<T> {
     let is_cut = rows.len() > limit;
     let scanned = rows.len().min(limit) as u64;

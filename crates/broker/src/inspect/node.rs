@@ -400,7 +400,7 @@ fn no_answer_of(node: NodeId, partial: &[Missing]) -> Problem {
 }
 
 /// What is asked, as the rules are asked about it.
-fn asked<'a>(action: &str, topic: &'a str) -> Result<(Action, &'a str), Problem> {
+pub(super) fn asked<'a>(action: &str, topic: &'a str) -> Result<(Action, &'a str), Problem> {
     let wrong =
         |pointer: &str, why: String| Problem::new(Kind::InvalidBody, why).with("pointer", pointer);
     let known = Action::ALL.into_iter();

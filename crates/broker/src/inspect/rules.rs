@@ -1,4 +1,4 @@
-//! Which rules of the rule file concern a client.
+//! Which rules of the rule file concern a client, and what rules would say that are not saved.
 //!
 //! The nodes say who the client is, by questions that exist for other answers; the rules are those of the asked node.
 //!
@@ -8,8 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use admin::api::{AclAnswer, AclQuestion, AclRule, AclRules, AclSubject, DecidedBy, KnownBy};
 use admin::page::Missing;
-use authorization::{Action, Client};
+use admin::problem::{Kind, Problem};
+use authorization::{Action, Client, Mistake, Rules};
 use broker_core::Authorization;
+use serde_json::{Value, json};
+
+use super::rows;
+use super::wire::ToApi as _;
 
 /// The most rules of an answer.
 const MOST: usize = 500;
@@ -55,6 +60,45 @@ pub(super) fn who(client_id: &str) -> AclQuestion {
         topic: "any".to_owned(),
         user: None,
         address: None,
+        rules: None,
+    }
+}
+
+/// Rules that are not saved, in the place of those of the file.
+pub(super) fn unsaved(text: &str, saved: &Authorization) -> Result<Authorization, Problem> {
+    let rules = Rules::parse(text).map_err(|mistakes| {
+        let first = mistakes.first().map_or(String::new(), Mistake::to_string);
+        let why = format!("`rules` cannot be read: {first}");
+        let mistakes: Vec<Value> = mistakes
+            .iter()
+            .map(|Mistake { line, reason }| json!({ "line": line, "reason": reason }))
+            .collect();
+        let problem = Problem::new(Kind::InvalidBody, why).with("pointer", "/rules");
+        problem.with("mistakes", mistakes)
+    })?;
+    Ok(Authorization::new(saved.no_match(), false, 0, rules))
+}
+
+/// What rules say that are not saved, of what the nodes have said by those of the file. What came with a login counts before
+/// either.
+pub(super) fn judge(
+    unsaved: &Authorization,
+    said: AclAnswer,
+    address: Option<&str>,
+    (action, topic): (Action, &str),
+) -> AclAnswer {
+    match said.verdict.by {
+        DecidedBy::Superuser | DecidedBy::Login => said,
+        DecidedBy::File | DecidedBy::NoMatch => {
+            let client = Client {
+                client_id: &said.client_id,
+                username: said.user.as_deref(),
+                address: address.and_then(ip),
+            };
+            let verdict = unsaved.explain(&client, action, topic);
+            let verdict = rows::verdict(verdict).to_api();
+            AclAnswer { verdict, ..said }
+        }
     }
 }
 

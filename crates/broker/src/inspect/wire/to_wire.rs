@@ -36,7 +36,6 @@ macro_rules! enums {
 }
 
 structs! {
-    api::AclQuestion { client_id, action, topic, user, address }
     api::Counts {
         connections, sessions, subscriptions, retained_messages, queued_messages, queued_bytes,
         messages_in, messages_out, bytes_in, bytes_out, connects, connects_refused, dropped,
@@ -183,6 +182,21 @@ impl ToWire for peer_protocol::Refusal {
             Self::Unknown(why) => inspection::Refusal::Unknown(why),
             Self::Conflict(why) => inspection::Refusal::Conflict(why),
             Self::Unavailable(why) => inspection::Refusal::Unavailable(why),
+        }
+    }
+}
+
+/// Rules that are not saved stay with the node that was asked.
+impl ToWire for api::AclQuestion {
+    type Wire = inspection::AclQuestion;
+
+    fn to_wire(self) -> Self::Wire {
+        inspection::AclQuestion {
+            client_id: self.client_id,
+            action: self.action,
+            topic: self.topic,
+            user: self.user,
+            address: self.address,
         }
     }
 }
