@@ -2,12 +2,14 @@
 
 import json
 import stat
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from harness.broker import Broker, run
+from harness.broker import BINARY, Broker, environment, run
+from harness.wait import DEADLINE_S
 
 EMPTY = json.dumps({"items": [], "next": None, "partial": [], "scanned": 0}).encode()
 
@@ -110,6 +112,16 @@ def test_contexts_are_listed_shown_and_removed(person):
     person("context", "show", code=3)
     assert not person("context", "remove", "b").stderr
     assert json.loads(person("context", "list", "--json").stdout) == {"items": []}
+
+
+def test_contexts_added_at_the_same_time_are_all_kept(person, tmp_path):
+    names = [f"c{number}" for number in range(16)]
+    env = {**environment(), "XDG_CONFIG_HOME": str(tmp_path)}
+    commands = [[BINARY, "context", "add", name, "--url", f"http://{name}.example"] for name in names]
+    added = [subprocess.Popen(command, env=env) for command in commands]
+    assert [process.wait(DEADLINE_S) for process in added] == [0] * len(names)
+    listed = json.loads(person("context", "list", "--json").stdout)["items"]
+    assert sorted(context["name"] for context in listed) == sorted(names)
 
 
 def test_the_key_of_a_context_goes_to_its_url_only(person, recorder, other, tmp_path):

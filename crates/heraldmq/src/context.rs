@@ -97,7 +97,6 @@ enum Command {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut contexts = Contexts::read()?;
     match &arguments.command {
         Command::Add {
             name,
@@ -107,25 +106,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             description,
             replace,
         } => {
-            if contexts.contexts.contains_key(name) && !replace {
-                let why = format!("there is a context `{name}` already; --replace replaces it");
-                return Err(Failure::Usage(why));
-            }
             let context = Context {
                 url: url.clone(),
                 key_file: absolute(key_file.as_ref())?,
                 ca_file: absolute(ca_file.as_ref())?,
                 description: description.clone(),
             };
-            contexts.contexts.insert(name.clone(), context);
-            contexts.write()
+            Contexts::change(|contexts| {
+                if contexts.contexts.contains_key(name) && !replace {
+                    let why = format!("there is a context `{name}` already; --replace replaces it");
+                    return Err(Failure::Usage(why));
+                }
+                contexts.contexts.insert(name.clone(), context.clone());
+                Ok(())
+            })
         }
         Command::Use { name } => {
-            if !contexts.contexts.contains_key(name) {
-                return Err(Failure::NotFound(contexts.unknown(name)));
-            }
-            contexts.in_use = Some(name.clone());
-            contexts.write()?;
+            Contexts::change(|contexts| {
+                if !contexts.contexts.contains_key(name) {
+                    return Err(Failure::NotFound(contexts.unknown(name)));
+                }
+                contexts.in_use = Some(name.clone());
+                Ok(())
+            })?;
             for name in [URL_VARIABLE, CONTEXT_VARIABLE] {
                 if variable(name).is_some() {
                     complain(&format!(
@@ -136,6 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(())
         }
         Command::List { json: true } => {
+            let contexts = Contexts::read()?;
             let rows = contexts.contexts.iter();
             let rows = rows.map(|(name, context)| row(&contexts, name, context));
             print(&format!(
@@ -144,12 +148,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             ))
         }
         Command::List { json: false } => {
+            let contexts = Contexts::read()?;
             if contexts.contexts.is_empty() {
                 complain("there are no contexts; `heraldmq context add` adds one");
             }
             print(&fitted(table(&contexts), false).to_string())
         }
         Command::Show { name, json } => {
+            let contexts = Contexts::read()?;
             let name = name.clone().or_else(|| variable(CONTEXT_VARIABLE));
             let Some(name) = name.or_else(|| contexts.in_use.clone()) else {
                 let why = format!("no context is in use; commands ask {DEFAULT_URL}");
@@ -164,14 +170,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
         Command::Remove { name } => {
-            if contexts.contexts.remove(name).is_none() {
-                return Err(Failure::NotFound(contexts.unknown(name)));
-            }
-            let was_in_use = contexts.in_use.as_ref() == Some(name);
-            if was_in_use {
-                contexts.in_use = None;
-            }
-            contexts.write()?;
+            let was_in_use = Contexts::change(|contexts| {
+                if contexts.contexts.remove(name).is_none() {
+                    return Err(Failure::NotFound(contexts.unknown(name)));
+                }
+                let was_in_use = contexts.in_use.as_ref() == Some(name);
+                contexts.in_use = contexts.in_use.take().filter(|used| used != name);
+                Ok(was_in_use)
+            })?;
             if was_in_use {
                 complain(&format!(
                     "no context is in use any more; commands ask {DEFAULT_URL}"

@@ -1,15 +1,16 @@
 //! The file of contexts: `heraldmq/contexts.json` below `$XDG_CONFIG_HOME`, or below `~/.config`.
 //!
-//! Invariants: the file has paths of keys, never a key; it is replaced as a whole; only its owner reads it. A file with
-//! anything unknown in it is refused, with its path and the line.
+//! Invariants: the file has paths of keys, never a key; it is replaced as a whole; only its owner reads it; a command that
+//! changes it has locked `contexts.lock` beside it, so that two at the same time both count. A file with anything unknown in it
+//! is refused, with its path and the line.
 //!
 //! Deliberately absent: which context a command takes; see `choice.rs`.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -123,6 +124,22 @@ fn path() -> Option<PathBuf> {
     Some(folder.join("heraldmq/contexts.json"))
 }
 
+/// Waits until no other command changes the file; the others wait until what is returned is dropped. The file itself is
+/// replaced, so another one beside it is locked.
+fn lock(path: &Path) -> Result<File, Failure> {
+    let folder = path.parent().expect("the path has a folder");
+    let mut made = DirBuilder::new();
+    made.recursive(true).mode(OWNER_ONLY);
+    made.create(folder).map_err(|error| failed(path, &error))?;
+    let path = path.with_extension("lock");
+    let locked = File::create(&path).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|error| failed(&path, &error))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    Failure::Runtime(format!("{}: {error}", path.display()))
+}
+
 impl Contexts {
     /// The contexts in the file. A file that is not there has none.
     ///
@@ -162,23 +179,27 @@ impl Contexts {
         }
     }
 
-    /// Replaces the file, and makes its folder if there is none.
+    /// Changes the contexts and replaces the file, while no other command does. Makes its folder if there is none; a refused
+    /// change makes nothing.
     ///
     /// # Errors
-    /// There is no place for the file, or it cannot be written.
-    pub(super) fn write(&self) -> Result<(), Failure> {
+    /// Those of `read` and of `change`; there is no place for the file, or it cannot be locked or written.
+    pub(super) fn change<T>(
+        change: impl Fn(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        change(&mut Self::read()?)?;
         let path = path().ok_or_else(|| {
             let why =
                 "contexts have no place: neither XDG_CONFIG_HOME nor HOME is an absolute path";
             Failure::Runtime(why.to_owned())
         })?;
-        let failed = |error| Failure::Runtime(format!("{}: {error}", path.display()));
-        let text = serde_json::to_string_pretty(self).expect("text becomes JSON");
-        let folder = path.parent().expect("the path has a folder");
-        let mut made = DirBuilder::new();
-        made.recursive(true).mode(OWNER_ONLY);
-        made.create(folder).map_err(failed)?;
-        passwd::replace(&path, &(text + "\n")).map_err(failed)
+        let _lock = lock(&path)?;
+        // Another command may have changed them meanwhile.
+        let mut contexts = Self::read()?;
+        let done = change(&mut contexts)?;
+        let text = serde_json::to_string_pretty(&contexts).expect("text becomes JSON");
+        passwd::replace(&path, &(text + "\n")).map_err(|error| failed(&path, &error))?;
+        Ok(done)
     }
 
     /// Says that there is no context of this name, and which there are.
