@@ -1,14 +1,19 @@
 //! A table of text with aligned columns.
 //!
+//! A column is one column of a terminal: most characters take one, East Asian wide ones and most emoji take two, and combining ones
+//! none.
+//!
 //! Deliberately absent: what the cells mean; see `tables.rs` of `report`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 /// Stands at the end of a cell that is cut.
 const CUT: char = '…';
 
-/// Columns of text are not made narrower than this, in characters.
+/// Columns of text are not made narrower than this, in columns of a terminal.
 const NARROWEST: usize = 8;
 
 /// Between columns.
@@ -21,9 +26,9 @@ pub struct Table {
     /// Columns of text.
     text: Vec<usize>,
     has_no_header: bool,
-    /// The most characters of a row, if there is a limit.
+    /// The most columns of a row, if there is a limit.
     widest_row: Option<usize>,
-    /// The most characters of a cell of text, if there is a limit.
+    /// The most columns of a cell of text, if there is a limit.
     widest_cell: Option<usize>,
 }
 
@@ -55,7 +60,7 @@ impl Table {
         }
     }
 
-    /// The same with rows of at most `columns` characters: the widest columns of text are cut, to 8 characters at least. Rows whose
+    /// The same with rows of at most `columns` columns of a terminal: the widest columns of text are cut, to 8 at least. Rows whose
     /// other columns leave no room are wider.
     #[must_use]
     pub fn with_widest_row(self, columns: usize) -> Self {
@@ -65,7 +70,7 @@ impl Table {
         }
     }
 
-    /// The same with cells of text of at most `most` characters; cut ones end with `…`.
+    /// The same with cells of text of at most `most` columns of a terminal; cut ones end with `…`.
     #[must_use]
     pub fn with_widest_cell(self, most: usize) -> Self {
         Self {
@@ -128,7 +133,7 @@ impl fmt::Display for Table {
         let columns = shown.iter().map(Vec::len).max().unwrap_or(0);
         let width_of = |column: usize| {
             let cells = shown.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
         };
         let mut widths: Vec<usize> = (0..columns).map(width_of).collect();
         self.fit(&mut widths);
@@ -137,10 +142,12 @@ impl fmt::Display for Table {
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
                 let gap = if column == 0 { "" } else { "  " };
                 let cell = cut(cell, width);
+                // A format's width counts characters.
+                let spaces = " ".repeat(width.saturating_sub(cell.width()));
                 if self.is_text(column) {
-                    write!(line, "{gap}{cell:width$}")?;
+                    write!(line, "{gap}{cell}{spaces}")?;
                 } else {
-                    write!(line, "{gap}{cell:>width$}")?;
+                    write!(line, "{gap}{spaces}{cell}")?;
                 }
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -149,12 +156,20 @@ impl fmt::Display for Table {
     }
 }
 
-/// At most `most` characters of a cell; the last one says that there are more.
+/// At most `most` columns of a cell; the last one says that there are more.
 fn cut(cell: &str, most: usize) -> Cow<'_, str> {
-    if cell.chars().count() <= most {
+    if cell.width() <= most {
         return Cow::Borrowed(cell);
     }
-    let mut kept: String = cell.chars().take(most.saturating_sub(1)).collect();
+    let mut room = most.saturating_sub(1);
+    let fits = |character: &char| match room.checked_sub(character.width().unwrap_or(0)) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    };
+    let mut kept: String = cell.chars().take_while(fits).collect();
     kept.push(CUT);
     Cow::Owned(kept)
 }
@@ -220,5 +235,21 @@ mod tests {
             "{cell}"
         );
         assert!(table.to_string().contains(&"t".repeat(1_900)));
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut table = Table::new(["ID", "TOPIC", "N"]).with_text([1]);
+        table.row(["温度", "工場/一番", "1"]);
+        table.row(["temp", "plant/1", "22"]);
+        table.row(["e\u{301}", "b", "3"]);
+        assert_eq!(
+            table.to_string(),
+            "ID    TOPIC       N\n温度  工場/一番   1\ntemp  plant/1    22\ne\u{301}     b           3\n"
+        );
+        // Half of a wide character is none: the cell is one column narrower than it might be.
+        assert_eq!(cut("温度計", 4), "温…");
+        assert_eq!(cut("温度計", 5), "温度…");
+        assert_eq!(cut("温度計", 6), "温度計");
     }
 }
