@@ -114,7 +114,7 @@ READ = [
     (REPORT, "bench plan 300k_3000_qos0_p256_1mps_3n", ("shared",)),
     (BIFROMQ, "bench plan conn-tcp-1M-5K_1n_true", ("1000000", "5000/s")),
     (BIFROMQ, "bench plan 40k_400_qos1_p1024_1mps", ("40000 msg/s",)),
-    (EMQX, "bench plan qos1-p256-30K-0", ("30000 msg/s", "100000 connections")),
+    (EMQX, "bench plan qos1-p256-30K-0", ("30000 msg/s", "100,000 connections")),
     (EMQX, "bench plan qos0-p64-20K-20K", ("20000 msg/s",)),
     (TBMQ, f"bench plan {GROUPS}", ("messages of each publisher, which must be acknowledged",)),
     (REPORT, "size 15k_15k_qos1_p256_1mps_3n_3v", ("3 voters", "durable_us", "a month")),

@@ -29,6 +29,7 @@ use hdrhistogram::Histogram;
 use mio::{Events, Poll, Token, Waker};
 use mqtt_proto::{ProtocolVersion, QoS, ReasonCode};
 use serde::{Deserialize, Serialize};
+use text_table::units::counted;
 use transport::{ClientOptions, ClientTransport, TlsFileError};
 
 use self::part::{Books, Playing, Role};
@@ -197,12 +198,14 @@ impl fmt::Display for EngineError {
             Self::Client { client_id, error } => write!(f, "client {client_id}: {error}"),
             Self::Backlog(part) => write!(
                 f,
-                "{part}: {MOST_WAITING} messages were due and could not be sent; the broker takes too few"
+                "{part}: {} due and could not be sent; the broker takes too few",
+                counted(MOST_WAITING as u64, "message was", "messages were")
             ),
             Self::ConnectTimeout { ready, wanted } => {
                 write!(
                     f,
-                    "only {ready} of {wanted} clients got connected and subscribed"
+                    "only {ready} of {} connected and subscribed in time",
+                    counted(*wanted as u64, "client", "clients")
                 )
             }
             Self::WarmUp {
@@ -214,7 +217,8 @@ impl fmt::Display for EngineError {
                     refusal.map_or_else(String::new, |reason| format!("; refused: {reason:?}"));
                 write!(
                     f,
-                    "only {acknowledged} of {wanted} messages of the warm-up were acknowledged{why}"
+                    "the broker acknowledged only {acknowledged} of {} of the warm-up{why}",
+                    counted(*wanted as u64, "message", "messages")
                 )
             }
         }

@@ -160,15 +160,15 @@ impl Plan {
     #[must_use]
     pub fn reading(&self) -> String {
         let sessions = if self.clean_session {
-            "clean"
+            "clean sessions"
         } else {
-            "persistent"
+            "persistent sessions"
         };
         let folder = if self.is_cold {
             ", on a new data folder"
         } else {
             ""
         };
-        format!("{}, {sessions} sessions{folder}", self.topology)
+        format!("{}, {sessions}{folder}", self.topology)
     }
 }

@@ -9,6 +9,8 @@ use report::{
     PublishedFigures, PublisherCounts, QosNumber, Record, Scaling, Setting, SystemUsage,
 };
 
+use text_table::units::counted;
+
 use crate::coordinator::{Moment, Played, tool_cpu};
 use crate::engine::Progress;
 use crate::meter::{Headline, add_buckets, buckets, histogram};
@@ -192,8 +194,8 @@ impl Played {
             ));
         }
         if self.last.refused > 0 {
-            let count = self.last.refused;
-            warnings.push(format!("the broker refused {count} messages"));
+            let refused = counted(self.last.refused, "message", "messages");
+            warnings.push(format!("the broker refused {refused}"));
         }
         for finish in &self.finishes {
             for complaint in &finish.complaints {
@@ -218,7 +220,9 @@ impl Played {
             if loaded < plan.nodes as usize {
                 let nodes = plan.nodes;
                 warnings.push(format!(
-                    "the report's cluster had {nodes} nodes; {loaded} were watched here"
+                    "the report's cluster had {}; {} watched here",
+                    counted(nodes.into(), "node", "nodes"),
+                    counted(loaded as u64, "node was", "nodes were")
                 ));
             }
         }

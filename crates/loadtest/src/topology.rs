@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use text_table::units::{count, counted};
 
 use crate::listed::Listed;
 
@@ -295,31 +296,55 @@ pub(crate) fn share(count: usize, index: usize, of: usize) -> Range<usize> {
     bound(index)..bound(index + 1)
 }
 
+fn publishers(number: usize) -> String {
+    counted(number as u64, "publisher", "publishers")
+}
+
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Listed(ref listed) => write!(
                 f,
-                "{} publishers in {} groups to {} subscribers in {}",
-                self.publishers(),
-                listed.publishers.len(),
-                self.subscribers(),
+                "{} in {} to {} in {}",
+                publishers(self.publishers()),
+                counted(listed.publishers.len() as u64, "group", "groups"),
+                counted(self.subscribers() as u64, "subscriber", "subscribers"),
                 listed.subscribers.len()
             ),
-            Self::Pairs { pairs } => write!(f, "{pairs} pairs"),
+            Self::Pairs { pairs } => f.write_str(&counted(pairs as u64, "pair", "pairs")),
             Self::FanOut {
                 publishers,
                 subscribers,
-            } => write!(f, "fan-out, {publishers} to {subscribers}"),
+            } => write!(
+                f,
+                "fan-out, {} to {}",
+                count(publishers as u64),
+                count(subscribers as u64)
+            ),
             Self::Shared {
                 publishers,
                 members,
-            } => write!(f, "shared subscription, {publishers} to {members} members"),
-            Self::FanIn { publishers } => write!(f, "fan-in, {publishers} publishers"),
-            Self::Groups { publishers, groups } => {
-                write!(f, "groups, {publishers} publishers to {groups} subscribers")
-            }
-            Self::Idle { connections } => write!(f, "{connections} idle connections"),
+            } => write!(
+                f,
+                "shared subscription, {} to {}",
+                count(publishers as u64),
+                counted(members as u64, "member", "members")
+            ),
+            Self::FanIn { publishers: from } => write!(f, "fan-in, {}", publishers(from)),
+            Self::Groups {
+                publishers: from,
+                groups,
+            } => write!(
+                f,
+                "groups, {} to {}",
+                publishers(from),
+                counted(groups as u64, "subscriber", "subscribers")
+            ),
+            Self::Idle { connections } => f.write_str(&counted(
+                connections as u64,
+                "idle connection",
+                "idle connections",
+            )),
         }
     }
 }

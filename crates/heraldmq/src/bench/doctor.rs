@@ -195,8 +195,9 @@ fn printed_text(settings: &[PrintedHere]) -> String {
 /// Lines for sysctl(8): what is missing for the connections, what the reports print and helps here, and, as comments, the rest.
 fn sysctl_file(connections: u64, findings: &[Finding], printed: &[PrintedHere]) -> String {
     let mut file = format!(
-        "# For {connections} connections, by `heraldmq bench doctor --print`.\n\
-         # Put it into /etc/sysctl.d/90-heraldmq.conf, and run `sysctl --system`.\n"
+        "# For {}, by `heraldmq bench doctor --print`.\n\
+         # Save as /etc/sysctl.d/90-heraldmq.conf, and run `sysctl --system`.\n",
+        counted(connections, "connection", "connections")
     );
     let lines = findings
         .iter()

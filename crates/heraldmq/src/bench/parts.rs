@@ -145,12 +145,19 @@ fn what(activity: &Activity) -> String {
         ),
         Activity::Churn(churn) => churn_in_words(churn),
         Activity::Wills(wills) => format!(
-            "{} clients with wills, {} break off per second",
-            wills.connections, wills.per_second
+            "{} with wills, {} break off per second",
+            counted(wills.connections as u64, "client", "clients"),
+            wills.per_second
         ),
         Activity::Retained(retained) => format!(
-            "{} readers, {} come per second for {} retained messages each",
-            retained.readers, retained.per_second, retained.topics
+            "{}, {} come per second for {} each",
+            counted(retained.readers as u64, "reader", "readers"),
+            retained.per_second,
+            counted(
+                retained.topics as u64,
+                "retained message",
+                "retained messages"
+            )
         ),
     }
 }
@@ -190,8 +197,9 @@ fn churn_in_words(churn: &Churn) -> String {
         "leave and come back"
     };
     let mut words = format!(
-        "{} connections, {} {how} per second",
-        churn.connections, churn.per_second
+        "{}, {} {how} per second",
+        counted(churn.connections as u64, "connection", "connections"),
+        churn.per_second
     );
     if churn.subscribe {
         words += ", each with a subscription";

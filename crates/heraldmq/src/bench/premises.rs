@@ -5,6 +5,7 @@
 
 use loadtest::workload::{Activity, Messages, Pace};
 use loadtest::{Plan, Workload};
+use text_table::units::counted;
 
 use super::node::Node;
 
@@ -20,7 +21,8 @@ pub(super) fn of_plan(plan: &Plan, targets: &[String], metrics: &[String]) -> Ve
     let nodes = plan.nodes as usize;
     if targets.len() < nodes {
         warnings.push(format!(
-            "the scenario is one of {nodes} nodes, and --target names {}",
+            "the scenario is for {}, and --target names {}",
+            counted(nodes as u64, "node", "nodes"),
             targets.len()
         ));
     }
@@ -28,8 +30,9 @@ pub(super) fn of_plan(plan: &Plan, targets: &[String], metrics: &[String]) -> Ve
         let found = voters(url);
         if let Some(found) = found.filter(|found| *found != wanted as usize) {
             warnings.push(format!(
-                "the scenario is one of {wanted} voters, and the inbox shards of the broker have {found}: set \
-                 inbox_store_replica_voter_count"
+                "the scenario is for {}, and the inbox shards of the broker have {found}: set \
+                 inbox_store_replica_voter_count",
+                counted(wanted.into(), "voter", "voters")
             ));
         }
     }

@@ -8,6 +8,7 @@ use loadtest::{
 };
 use mqtt_proto::ProtocolVersion;
 use report::{Record, Setting};
+use text_table::units::{count, counted};
 use transport::ClientTransport;
 
 use super::about;
@@ -255,9 +256,11 @@ impl<'a> Request<'a> {
         if workers > usize::from(u16::MAX) || needed > workers {
             let divisor = needed.div_ceil(workers.min(8)) as f64 / self.scale;
             return Err(Failure::Runtime(format!(
-                "{connections} connections are wanted, but {} workers with at most {fitting} each (ulimit \
-                 -n) hold fewer; use more --workers, or --scale 1/{}",
-                workers * machines,
+                "{} wanted, but {} with at most {} each (ulimit -n) cannot hold them; use more --workers, or \
+                 --scale 1/{}",
+                counted(connections as u64, "connection is", "connections are"),
+                counted((workers * machines) as u64, "worker", "workers"),
+                count(fitting as u64),
                 divisor.ceil()
             )));
         }

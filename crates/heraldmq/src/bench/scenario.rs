@@ -8,7 +8,7 @@ use std::{fmt, fs};
 use loadtest::workload::Login;
 use loadtest::{Plan, Published, Workload, published, tbmq};
 use mqtt_proto::ProtocolVersion;
-use text_table::Table;
+use text_table::{Table, units::counted};
 
 use super::parts;
 use super::premises;
@@ -321,13 +321,15 @@ fn describe_scenario(scenario: Scenario, chosen: &Chosen) -> String {
                 .map(|part| part.warm_up_messages)
                 .max();
             if let Some(count @ 1..) = warm_up {
-                let warm_up =
-                    format!("{count} messages of each publisher, which must be acknowledged");
+                let warm_up = format!(
+                    "{} of each publisher, which must be acknowledged",
+                    counted(count as u64, "message", "messages")
+                );
                 lines += &line("warm-up", &warm_up);
             }
             let at_a_time = workload.parts.iter().filter_map(|p| p.most_concurrent);
             if let Some(most) = at_a_time.min() {
-                let most = format!("{most} connects, subscribes or warm-up messages");
+                let most = format!("{most} at most: connects, subscribes and warm-up messages");
                 lines += &line("at a time", &most);
             }
             let drain_s = workload.parts.iter().map(|part| part.drain_s);
@@ -362,7 +364,10 @@ fn describe_plan(plan: &Plan, chosen: &Chosen) -> String {
         ("topology", plan.topology.to_string()),
         ("publishers", plan.topology.publishers().to_string()),
         ("subscribers", plan.topology.subscribers().to_string()),
-        ("background", format!("{} connections", plan.background)),
+        (
+            "background",
+            counted(plan.background as u64, "connection", "connections"),
+        ),
         ("connections", plan.connections().to_string()),
         ("connect rate", connect_rate),
     ];

@@ -214,9 +214,15 @@ impl Arguments {
             && demand.voters < 2.0 * demand.may_fail + 1.0
         {
             let message = format!(
-                "with {} voters the shards of {} nodes that are down stand still: --voters {}",
-                demand.voters,
-                demand.may_fail,
+                "with {} a shard stops while {} down: use --voters {}",
+                match demand.voters {
+                    1.0 => "1 voter".to_owned(),
+                    voters => format!("{voters} voters"),
+                },
+                match demand.may_fail {
+                    1.0 => "1 node is".to_owned(),
+                    nodes => format!("{nodes} nodes are"),
+                },
                 2.0 * demand.may_fail + 1.0
             );
             return Err(Failure::Usage(message));

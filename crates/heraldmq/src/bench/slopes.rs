@@ -151,8 +151,12 @@ impl MeasureSlopes {
         let connection_bytes = bytes(&clean_few, &clean_many);
         let machine = systems::machine();
         let measured = format!(
-            "{} x {}, {}, at {} messages/s; TLS, ping, kernel and disk from: {}",
-            machine.cores, machine.cpu, machine.kernel, self.rate, built_in.measured
+            "{} x {}, {}, at {}/s; TLS, ping, kernel and disk from: {}",
+            machine.cores,
+            machine.cpu,
+            machine.kernel,
+            text_table::units::counted(self.rate.into(), "message", "messages"),
+            built_in.measured
         );
         Ok(text(&Slopes {
             measured,
@@ -233,9 +237,13 @@ impl MeasureSlopes {
         let name = format!("conn-tcp-{count}-5K_1n_{is_clean}");
         let plan = name.parse::<Plan>();
         let plan = plan.map_err(|error| Failure::Runtime(error.to_string()))?;
-        let kind = if is_clean { "clean" } else { "persistent" };
+        let sessions = if is_clean {
+            "clean sessions"
+        } else {
+            "persistent sessions"
+        };
         let connections = text_table::units::counted(count as u64, "connection", "connections");
-        complain(&format!("{connections} with {kind} sessions"));
+        complain(&format!("{connections} with {sessions}"));
         self.play(
             observers,
             Nodes::One,

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use loadtest::endless::{Activity, Count, Order, Run, RunError};
 use loadtest::{Target, most_connections};
+use text_table::units::{count, counted};
 
 use self::options::Common;
 pub(super) use self::options::{Conn, Pub, Sub};
@@ -125,8 +126,11 @@ fn workers(connections: usize, wanted: Option<u16>) -> Result<usize, Failure> {
     let workers = wanted.map_or(needed, usize::from);
     if workers < needed {
         return Err(Failure::Runtime(format!(
-            "{connections} connections are wanted, but {workers} workers with at most {fitting} each (ulimit -n) hold \
-             fewer; use --workers {needed}, or a lower --count"
+            "{} wanted, but {} with at most {} each (ulimit -n) cannot hold them; use --workers {needed}, or a lower \
+             --count",
+            counted(connections as u64, "connection is", "connections are"),
+            counted(workers as u64, "worker", "workers"),
+            count(fitting as u64)
         )));
     }
     Ok(workers)

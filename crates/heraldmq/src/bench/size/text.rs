@@ -42,9 +42,12 @@ pub(super) fn text(
         let nodes = best.nodes;
         let _ = write!(
             text,
-            "\nWhat {} nodes of {} are used for:\n\n",
-            number(nodes),
-            best.machine.name
+            "\nWhat {} of {} for:\n\n",
+            plural(nodes, "node", "nodes"),
+            match nodes {
+                1.0 => format!("{} is used", best.machine.name),
+                _ => format!("{} are used", best.machine.name),
+            }
         );
         text += &terms(demand, slopes, nodes);
         if demand.connections > 0.0 {
@@ -63,8 +66,8 @@ pub(super) fn text(
          Slopes: {}\nPrices: {}\n",
         match number(demand.may_fail).as_str() {
             "0" => "none is".to_owned(),
-            "1" => "one other is".to_owned(),
-            more => format!("{more} others are"),
+            "1" => "one other node is".to_owned(),
+            more => format!("{more} other nodes are"),
         },
         slopes.measured,
         prices.source
@@ -72,23 +75,35 @@ pub(super) fn text(
     text
 }
 
+/// A number with its noun.
+fn plural(value: f64, one: &str, many: &str) -> String {
+    match number(value).as_str() {
+        "1" => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    }
+}
+
 /// What is asked for, in one line.
 fn sentence(demand: &Demand) -> String {
-    let mut parts = vec![format!("{} connections", number(demand.connections))];
+    let mut parts = vec![plural(demand.connections, "connection", "connections")];
     if demand.sessions > 0.0 {
-        parts.push(format!("{} persistent sessions", number(demand.sessions)));
+        parts.push(plural(
+            demand.sessions,
+            "persistent session",
+            "persistent sessions",
+        ));
     }
     if demand.publishes_per_s > 0.0 || demand.deliveries_per_s > 0.0 {
         parts.push(format!(
-            "{} messages/s in, {} out, {} of them durable, {} bytes each",
-            number(demand.publishes_per_s),
+            "{}/s in, {} out, {} of them durable, {} each",
+            plural(demand.publishes_per_s, "message", "messages"),
             number(demand.deliveries_per_s),
             number(demand.durable_per_s),
-            number(demand.payload_bytes)
+            plural(demand.payload_bytes, "byte", "bytes")
         ));
     }
     if demand.queued > 0.0 {
-        parts.push(format!("{} messages waiting", number(demand.queued)));
+        parts.push(plural(demand.queued, "message waiting", "messages waiting"));
     }
     if demand.retained > 0.0 {
         parts.push(format!("{} retained", number(demand.retained)));
