@@ -70,6 +70,20 @@ def test_help_names_the_commands():
     assert all(command in said for command in ("serve", "check-config", "acl", "store", "pub", "sub"))
 
 
+@pytest.mark.parametrize(
+    "command, says",
+    [
+        ("serve", "SIGHUP reloads the configuration"),
+        ("check-config", "Prints OK"),
+        ("store", "change nothing in it"),
+        ("passwd", "asks for the password twice"),
+        ("man", "man -l"),
+    ],
+)
+def test_help_explains_the_command(command, says):
+    assert says in " ".join(run(command, "--help").stdout.split())
+
+
 def test_store_help_tells_the_exit_codes():
     for args in (["store"], ["store", "verify"]):
         said = run(*args, "--help").stdout

@@ -33,14 +33,14 @@ Examples:
   heraldmq acl test --rules rules.acl --client gw-1 publish gateways/gw-1/up
   heraldmq acl test --config heraldmq.yml --user ann --client a --address 10.0.0.7 subscribe '#'
 
-Exit codes: 0 it is allowed, 1 it is denied, 2 the rules, the configuration or the command line is wrong.";
+Exit codes: 0 allowed, 1 denied, 2 the rules, the configuration or the command line is wrong.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Say whether a client may do something, and which rule decides.
     ///
-    /// Prints allow or deny, then the rule with its file and line, or that authorization.noMatch decides.
-    /// Rules that come with a login are not known here. The environment is not looked at.
+    /// Prints allow or deny, then the rule with its file and line, or that authorization.noMatch decides. Rules that a
+    /// client gets with its login are not included. Environment variables are ignored.
     #[command(after_help = EXAMPLES)]
     Test(Question),
 }
@@ -62,8 +62,7 @@ struct Question {
     /// Address that the client connects from.
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
-    /// publish, subscribe, receive, or retain. A retained message must be allowed to be published and to
-    /// be retained.
+    /// publish, subscribe, receive, or retain. A retained message needs permission for both publish and retain.
     #[arg(value_name = "ACTION", value_parser = action)]
     action: Action,
     /// The topic name; for subscribe the topic filter.

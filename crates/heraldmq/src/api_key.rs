@@ -26,32 +26,32 @@ Examples:
   heraldmq api-key list keys.json
   heraldmq api-key remove keys.json 5f3a90c2
 
-The file is that of http.keyFile. A broker that runs reads it again at SIGHUP.
+The file is the one that `http.keyFile` names. A running broker reads it again at SIGHUP.
 
 Exit codes: 0 done; 1 the file cannot be used; 2 wrong command line; 3 there is no such key.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key and print it, once: the file has a hash of it only.
+    /// Create a key and print it. The key is shown only once: the file keeps a hash of it.
     Add {
-        /// The file of keys; made if there is none.
+        /// The key file; created if it is missing.
         file: PathBuf,
-        /// What people call the key.
+        /// A name for the key.
         #[arg(long)]
         name: String,
         /// viewer reads, operator also acts on clients and bans, administrator also changes the cluster.
         #[arg(long, default_value_t = Role::Viewer)]
         role: Role,
-        /// For how long, such as 90d. Without it the key stays until it is removed.
+        /// How long the key is valid, such as 90d. Without it, the key is valid until it is removed.
         #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
         time: Option<Duration>,
     },
-    /// Print the keys, without what would let somebody use them.
+    /// List the keys, without their secrets.
     List {
         /// The file of keys.
         file: PathBuf,
     },
-    /// Take a key back.
+    /// Remove a key.
     Remove {
         /// The file of keys.
         file: PathBuf,

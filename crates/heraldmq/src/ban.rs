@@ -52,7 +52,7 @@ enum Command {
         node: HttpPort,
         #[command(flatten)]
         subject: Named,
-        /// For how long, such as 90s, 1h or 7d. Without it the ban stays until it is removed.
+        /// How long the ban lasts, such as 90s, 1h or 7d. Without it, the ban lasts until it is removed.
         #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
         time: Option<Duration>,
         /// The reason, which the list shows.
@@ -63,7 +63,7 @@ enum Command {
     Remove {
         #[command(flatten)]
         node: HttpPort,
-        /// Its number in the list.
+        /// The number of the ban in the list.
         id: u64,
     },
 }

@@ -15,13 +15,13 @@ use crate::{
 /// Where the packages, and the files in `conf`, have what a configuration names.
 const INSTALLED: &str = "/etc/heraldmq";
 
-/// Say whether a configuration is right, and what is wrong with it.
+/// Check a configuration file and report errors.
 ///
-/// Prints OK and exits with 0, or prints one line per problem and exits with 2. Options come from the file, the
-/// environment, --set and --data-dir, as for `serve`. The files that they name are read as `serve` reads them, from
-/// this directory if their paths are relative: certificates and keys, which have to fit together, users, tokens, rules,
-/// secrets, bans. On a machine without the folder /etc/heraldmq, files in it are named in warnings only. No port is
-/// opened and nobody is connected to. Every option is described in docs/reference/configuration.md.
+/// Prints OK and exits with 0, or prints one line for each problem and exits with 2. Options come from the file, the
+/// environment, --set and --data-dir, as for `serve`. The command also reads the files that the options name, as
+/// `serve` does: certificates and keys, which must match, users, tokens, rules, secrets, bans. Relative paths start in
+/// the current directory. On a machine without the folder /etc/heraldmq, files in that folder cause warnings only. The
+/// command opens no port and no connection. docs/reference/configuration.md describes each option.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The configuration file (YAML).

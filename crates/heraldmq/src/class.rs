@@ -30,10 +30,10 @@ Exit codes: 0 the class is printed, 2 the configuration or the command line is w
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say which class a client is of, and why.
+    /// Show which class a client belongs to, and why.
     ///
-    /// Prints the name of the class, then each class that was tried with the option of `match` that does not match, and what the
-    /// limits of the class are where they are its own. The environment is not looked at.
+    /// Prints the name of the class, then each class that does not match with the option of `match` that differs, and
+    /// the limits that the class sets itself. Environment variables are ignored.
     #[command(after_help = EXAMPLES)]
     Test(Question),
 }

@@ -38,8 +38,8 @@ Examples:
   heraldmq cluster upgrade finish --dry-run
   heraldmq cluster upgrade finish --token-file token
 
-`join` concerns the node at --url, and so do `leave` and `drain` if they name no node; they return when it has begun, and
-`status` shows how far it is. docs/operate/cluster.md says when to use which.
+`join` acts on the node at --url, and so do `leave` and `drain` without a node. They return when the work has begun, and
+`status` shows the progress. docs/operate/cluster.md says when to use which.
 
 Exit codes: 0 done or begun; 1 the node does not answer, or refuses; 2 wrong command line.";
 
@@ -70,9 +70,9 @@ enum Command {
     },
     /// Move the clients of a node to other nodes before maintenance, or end that with --end.
     ///
-    /// The node refuses new clients, gives the leadership of its shards to other nodes, and then disconnects its clients little by
-    /// little; it keeps its replicas. `heraldmq cluster status` shows how far it is. The node takes clients again after its next
-    /// start, or after --end.
+    /// The node refuses new clients, gives the leadership of its shards to other nodes, and then disconnects its
+    /// clients little by little; it keeps its replicas. `heraldmq cluster status` shows the progress. The node takes
+    /// clients again after its next start, or after --end.
     Drain {
         #[command(flatten)]
         node: HttpPort,
@@ -128,11 +128,12 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Upgrade {
-    /// Raise the level of all shards to the highest that each node knows. Afterwards no node goes back to the version before.
+    /// Raise the level of all shards to the highest that every node knows. Afterwards no node can go back to an earlier
+    /// version.
     Finish {
         #[command(flatten)]
         node: HttpPort,
-        /// Say what it would change and who holds it up, and change nothing.
+        /// Print what would change and which nodes prevent it, and change nothing.
         #[arg(long)]
         dry_run: bool,
     },

@@ -52,13 +52,14 @@ enum Command {
         /// The broker's HTTP port, such as http://127.0.0.1:8091.
         #[arg(long, value_parser = |text: &str| Url::try_from(text.to_owned()))]
         url: Url,
-        /// File with a key of `heraldmq api-key add`, or with the token that the broker has in `http.tokenFile`.
+        /// File with a key that `heraldmq api-key add` printed, or with the token in the broker's `http.tokenFile`.
         #[arg(long, visible_alias = "token-file", value_name = "FILE")]
         key_file: Option<PathBuf>,
-        /// Certificates of the authorities that sign the broker's, PEM, for https://; those of the system if not given.
+        /// Certificates of the authorities that the broker's certificate is verified with (PEM), for https://. Without
+        /// it: those of the system.
         #[arg(long, value_name = "FILE")]
         ca_file: Option<PathBuf>,
-        /// Text for the list.
+        /// A description, which the list shows.
         #[arg(
             long,
             value_name = "TEXT",

@@ -36,12 +36,12 @@ pub(crate) struct HttpPort {
     /// The broker of this context, with its key and authorities; see `heraldmq context`.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// File with a key of `heraldmq api-key add`, or with the token that the broker has in `http.tokenFile`. Without it: that of the
-    /// context whose URL is asked, or HERALDMQ_KEY_FILE.
+    /// File with a key that `heraldmq api-key add` printed, or with the token in the broker's `http.tokenFile`. Without
+    /// it: that of the context, if the URL is that of the context, or HERALDMQ_KEY_FILE.
     #[arg(long, visible_alias = "token-file", value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Certificates of the authorities that sign the broker's, PEM, for https://. Without it: those of the context whose URL is
-    /// asked, or those of the system.
+    /// Certificates of the authorities that the broker's certificate is verified with (PEM), for https://. Without it:
+    /// those of the context, if the URL is that of the context, or those of the system.
     #[arg(long = "ca-file", value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// What these come to.

@@ -62,39 +62,27 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the broker.
     Serve(serve::Arguments),
-    /// Check a configuration file and report errors.
     CheckConfig(check_config::Arguments),
-    /// Test what the authorization rules allow a client.
     Acl(acl::Arguments),
     Class(class::Arguments),
-    /// Inspect, verify and repair the data folder of a stopped broker.
     Store(store::Arguments),
-    /// Add a user to a password file, or change a user's password.
     Passwd(passwd::Arguments),
     ApiKey(api_key::Arguments),
     Secrets(secrets::Arguments),
     #[command(flatten)]
     Look(look::Command),
-    /// List, add and remove bans of a running broker.
     Ban(ban::Arguments),
-    /// Show the state of a cluster, and change it.
     Cluster(cluster::Arguments),
     Context(context::Arguments),
     Ready(ready::Arguments),
-    /// Load-test any broker with the scenarios of the published reports.
     Bench(bench::Arguments),
     Size(bench::size::Arguments),
-    /// Publish messages, like mosquitto_pub.
     #[command(visible_alias = "publish")]
     Pub(publish::Arguments),
-    /// Subscribe and print messages, like mosquitto_sub.
     #[command(visible_alias = "subscribe")]
     Sub(subscribe::Arguments),
-    /// Print a completion script for a shell.
     Completions(manual::CompletionsArguments),
-    /// Write manual pages to a folder.
     Man(manual::ManArguments),
 }
 

@@ -26,7 +26,7 @@ Examples:
   heraldmq completions zsh > ~/.zfunc/_heraldmq
   heraldmq completions fish > ~/.config/fish/completions/heraldmq.fish
 
-The Debian package has installed them.";
+The Debian package installs these scripts.";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum CompletedShell {
@@ -37,10 +37,10 @@ enum CompletedShell {
 
 /// Write manual pages, one for each command, into a folder.
 ///
-/// `man -l DIR/heraldmq-serve.1` shows one. The Debian package has installed them.
+/// `man -l DIR/heraldmq-serve.1` shows one. The Debian package installs the pages.
 #[derive(clap::Args)]
 pub(crate) struct ManArguments {
-    /// Where to; created if it is missing.
+    /// The folder; created if it is missing.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -25,11 +25,11 @@ const OWNER_ONLY: u32 = 0o600;
 
 /// Add a user to a password file, or change a user's password.
 ///
-/// The password is asked for twice on a terminal; otherwise it is what standard input holds, without
-/// a line break at its end. The file is made if it is not there. A running broker reads it at SIGHUP.
+/// On a terminal, the command asks for the password twice; otherwise it reads the password from standard input, without
+/// a line break at its end. It creates the file if it is missing. A running broker reads the file again at SIGHUP.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The file of users.
+    /// The password file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

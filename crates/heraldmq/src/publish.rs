@@ -59,19 +59,19 @@ pub(crate) struct Arguments {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Payload {
-    /// This text.
+    /// Publish this text.
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     message: Option<String>,
-    /// The content of a file.
+    /// Publish the content of this file.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Each line of standard input is a message.
+    /// Publish each line of standard input as a message.
     #[arg(short = 'l', long)]
     stdin_line: bool,
-    /// All of standard input is one message.
+    /// Publish all of standard input as one message.
     #[arg(short = 's', long)]
     stdin_file: bool,
-    /// No payload; with -r, the retained message is removed.
+    /// Publish a message without a payload; with -r, this removes the retained message.
     #[arg(short, long)]
     null_message: bool,
 }
@@ -84,7 +84,7 @@ Examples:
   tail -f readings.txt | heraldmq pub -t sensors/a -l -q 1
   heraldmq pub -t job -f job.json -D publish content-type application/json
 
-Exit codes: 0 all messages are published (with QoS 1 and 2: acknowledged), 1 not, 2 wrong options.";
+Exit codes: 0 all messages are published (QoS 1 and 2: acknowledged), 1 some are not, 2 wrong options.";
 
 impl Arguments {
     /// The topic of -t, or else that of the URL.

@@ -21,18 +21,18 @@ use crate::{failure::Failure, passwd};
 /// Of the file of users.
 const PASSWORDS: &str = "passwords";
 
-/// Create the secret of a cluster, a token of the HTTP API and a user, in a folder.
+/// Create a cluster secret, a token of the HTTP API and a user, in a folder.
 ///
-/// Makes `cluster-secret` (clusterConfig.secretFile), `token` (http.tokenFile), `USER.password`, and `passwords` with this user
-/// (the file of an authenticator `passwordFile`). Files that are there stay as they are.
+/// Creates `cluster-secret` (clusterConfig.secretFile), `token` (http.tokenFile), `USER.password`, and `passwords` with
+/// this user (the file of an authenticator `passwordFile`). Existing files stay unchanged.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The folder; made if there is none.
+    /// The folder; created if it is missing.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// The user whose password is made.
+    /// The user to create, with a random password.
     #[arg(long, value_name = "NAME", value_parser = user)]
     user: String,
 }
@@ -41,7 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   heraldmq secrets /etc/heraldmq --user demo
 
-Exit codes: 0 all is there; 1 a file cannot be used; 2 wrong command line.";
+Exit codes: 0 all files are there; 1 a file cannot be used; 2 wrong command line.";
 
 /// A user whose name is part of a file's name.
 fn user(name: &str) -> Result<String, String> {

@@ -30,10 +30,10 @@ use crate::layers::Layers;
 
 /// Run the broker.
 ///
-/// Without a configuration file it listens on 127.0.0.1:1883. Options come from defaults, the file,
-/// the environment (HERALDMQ_LIMITS__SESSION__QUEUEMESSAGES=…), --set and --data-dir, each winning
-/// over those before it; docs/reference/configuration.md describes every one. Logs go to standard
-/// error. SIGTERM and SIGINT end the broker in order, SIGHUP loads the configuration again.
+/// Without a configuration file the broker listens on 127.0.0.1:1883. Options come from defaults, the file, the
+/// environment (HERALDMQ_LIMITS__SESSION__QUEUEMESSAGES=…), --set and --data-dir; each source overrides those before
+/// it. docs/reference/configuration.md describes each option. The log goes to standard error. SIGTERM and SIGINT shut
+/// the broker down, SIGHUP reloads the configuration.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -42,12 +42,12 @@ pub(crate) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     layers: Layers,
-    /// Take the data folder of a cluster's node as it is, for this start.
+    /// Accept the data folder of a cluster node without confirmation by the other members, for this start.
     ///
-    /// A node takes part in shards when a majority of the members has confirmed that its folder is not an old copy. With
-    /// this option it does so without a majority, and forgets what it remembers of the other members' folders. For a
-    /// cluster whose other members are gone for good, and for one of which all members were restored from backups: then
-    /// each of them needs it. What an old copy lacks is lost. docs/operate/cluster.md tells more.
+    /// A node of a cluster takes part in shards after a majority of the members has confirmed that its data folder is
+    /// not an old copy. With this option, the node does not wait for that majority, and discards what it has recorded
+    /// about the other members' folders. Use it if the other members are gone for good, or on each member after all of
+    /// them were restored from backups. Data that an old copy lacks is lost. See docs/operate/cluster.md.
     #[arg(long)]
     accept_folder: bool,
 }
@@ -58,8 +58,8 @@ Examples:
   heraldmq serve --config conf/standalone.yml --data-dir /var/lib/heraldmq
   heraldmq serve --set mqttServerConfig.tcpListener.port=1884 --set log.format=json
 
-Exit codes: 0 ended in order, 1 could not run (port in use, unusable folder), 2 wrong configuration, or a
-file that it names cannot be used, 3 the data folder is an old copy that the cluster refuses.";
+Exit codes: 0 shut down by a signal, 1 cannot run (port in use, unusable folder), 2 wrong configuration, or a
+file that it names cannot be used, 3 the data folder is an old copy, which the cluster refuses.";
 
 impl Arguments {
     fn load(&self) -> Result<Loaded, ConfigError> {

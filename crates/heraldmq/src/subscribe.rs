@@ -79,19 +79,19 @@ pub(crate) struct Arguments {
     /// Print messages in this format: %t topic name, %p payload, %q QoS, %r retain; see below.
     #[arg(short = 'F', long, conflicts_with = "verbose", value_parser = Format::parse)]
     format: Option<Format>,
-    /// Print JSON of %j and %J with a line for each member.
+    /// Print the JSON of %j and %J with one line for each member.
     #[arg(long)]
     pretty: bool,
-    /// No line end after each message.
+    /// Print no line break after a message.
     #[arg(short = 'N')]
     no_newline: bool,
     /// Do not print messages that were retained before.
     #[arg(short = 'R')]
     no_retained: bool,
-    /// Print only messages that were retained before, and end with the first other one.
+    /// Print only messages that were retained before, and end at the first message that was not.
     #[arg(long, conflicts_with = "no_retained")]
     retained_only: bool,
-    /// Remove each message that was retained before and is printed, by publishing an empty one to its topic.
+    /// Remove each retained message after printing it, by publishing an empty message to its topic.
     #[arg(long, conflicts_with = "no_retained")]
     remove_retained: bool,
     /// Print this percentage of the messages, taken at random: 0.1 to 100.
@@ -145,10 +145,10 @@ Examples:
   heraldmq sub -t a/b -C 1 -W 5                        one message, within 5 seconds
   heraldmq sub -t '#' -F '%t %q %r %l'
 
-A connection that is lost is made again, once a second, until it succeeds (--no-reconnect: it is not).
+After its connection is lost, the command tries once a second to connect again (with --no-reconnect it ends).
 
-Exit codes: 0 ended as asked or by a signal, 1 refused or disconnected, 2 wrong options, 27 time is
-over (-W).";
+Exit codes: 0 ended as asked or by a signal, 1 refused or disconnected, 2 wrong options, 27 timeout
+(-W).";
 
 impl Arguments {
     fn options(&self) -> SubscriptionOptions {

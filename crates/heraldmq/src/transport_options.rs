@@ -8,28 +8,28 @@ use transport::{ClientTls, ClientTransport, MinimumVersion};
 /// Which layers to use.
 #[derive(Args, Clone, Default)]
 pub(crate) struct TransportOptions {
-    /// Use TLS; the authorities that the system knows are trusted.
+    /// Use TLS, and trust the certificate authorities of the system.
     #[arg(long)]
     tls: bool,
-    /// Use TLS; only these authorities are trusted (PEM).
+    /// Use TLS, and trust only these certificate authorities (PEM).
     #[arg(long, alias = "cacertfile", value_name = "FILE")]
     cafile: Option<PathBuf>,
-    /// Use TLS; only the authorities in the files of this folder are trusted (PEM).
+    /// Use TLS, and trust only the certificate authorities in the files of this folder (PEM).
     #[arg(long, value_name = "DIR", conflicts_with = "cafile")]
     capath: Option<PathBuf>,
-    /// Use TLS, of this version or a later one: tlsv1.2 or tlsv1.3.
+    /// Use TLS of this version or a later one: tlsv1.2 or tlsv1.3.
     #[arg(long, value_name = "VERSION")]
     tls_version: Option<TlsVersion>,
-    /// Use TLS; the client's certificate chain (PEM).
+    /// Use TLS, with this certificate chain of the client (PEM).
     #[arg(long, alias = "certfile", value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// The private key of the client's certificate (PEM).
     #[arg(long, alias = "keyfile", value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Use TLS with whoever answers: the broker's certificate is not verified. For tests.
+    /// Use TLS without verifying the broker's certificate. For tests only.
     #[arg(long)]
     insecure: bool,
-    /// Use WebSocket; the path, /mqtt if there is none here.
+    /// Use WebSocket, with this path. Default: /mqtt.
     #[arg(
         long,
         value_name = "PATH",

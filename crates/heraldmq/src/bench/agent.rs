@@ -17,16 +17,16 @@ pub(super) const WORKER: [&str; 2] = ["bench", "worker"];
 /// What makes a process a worker of clients without end.
 pub(super) const CLIENTS: [&str; 2] = ["bench", "clients"];
 
-/// Start workers on this machine for coordinators on others.
+/// Start workers on this machine for runs that other machines coordinate.
 ///
-/// Whoever knows the token can send load from here to anywhere, so an agent that others can reach
-/// needs one. It travels unencrypted.
+/// Anybody who knows the token can send load from this machine to any address, so an agent that other machines can
+/// reach needs a token. The token is sent unencrypted.
 #[derive(clap::Args)]
 pub(super) struct Serve {
-    /// Where coordinators connect to.
+    /// Address that coordinators connect to.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9123")]
     listen: SocketAddr,
-    /// What coordinators have to say with --token.
+    /// The token that coordinators have to send.
     #[arg(
         long,
         env = "HERALDMQ_BENCH_TOKEN",
@@ -34,7 +34,7 @@ pub(super) struct Serve {
         default_value = ""
     )]
     token: String,
-    /// Workers at a time.
+    /// Maximum number of workers at a time.
     #[arg(long, default_value_t = 64)]
     max_workers: usize,
 }

@@ -22,19 +22,18 @@ const CLIENT_BYTES: u64 = 1_000;
 /// Bytes that HeraldMQ takes for a connection.
 const BROKER_BYTES: u64 = 1_000;
 
-/// Say which kernel settings would limit a scenario on this machine, and the commands that change them.
+/// Show which kernel settings would limit a scenario on this machine, and the commands that change them.
 ///
-/// It changes nothing itself. Other brokers may need more memory for a connection than is reckoned
-/// with here.
+/// The command changes nothing itself. Other brokers may need more memory for a connection than this check assumes.
 #[derive(clap::Args)]
 pub(super) struct Doctor {
-    /// The scenario whose connections are wanted.
+    /// The scenario to check the machine for.
     #[arg(required_unless_present = "connections")]
     scenario: Option<String>,
-    /// Its connections, as a share of the report's.
+    /// Share of the connections of the report.
     #[arg(long, value_name = "1/N", default_value = "1")]
     scale: Share,
-    /// How many connections are wanted, instead of a scenario's.
+    /// Number of connections, instead of those of a scenario.
     #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "scale"])]
     connections: Option<u64>,
     /// What runs on this machine.
@@ -43,10 +42,10 @@ pub(super) struct Doctor {
     /// The broker's listeners.
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = target::parse)]
     target: Vec<String>,
-    /// Processes that make the load; as many as the connections need, if not given.
+    /// Processes that generate the load. Default: as many as the connections need.
     #[arg(long)]
     workers: Option<u32>,
-    /// Print a file for sysctl(8) instead, with what is wanted here and all settings of the reports.
+    /// Print a file for sysctl(8) instead, with the settings that this machine needs and all settings of the reports.
     #[arg(long)]
     print: bool,
 }
@@ -55,7 +54,7 @@ pub(super) struct Doctor {
 enum Sides {
     /// The broker.
     Broker,
-    /// What makes the load.
+    /// The load generator.
     Load,
     /// Both.
     Both,

@@ -70,18 +70,18 @@ Examples:
   heraldmq bench pub -c 100 -t bench/%i -q 1 -I 10 -h 127.0.0.1
   heraldmq bench doctor conn-tcp-1M-5K_1n_true
 
-Exit codes: 0 the run, or each of a suite, went to its end, whatever it measured; 1 it did not; 2 wrong
+Exit codes: 0 the run, or each run of a suite, ended as planned, whatever it measured; 1 it did not; 2 wrong
 command line or file.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Show all scenarios of the reports with their published figures.
     List,
-    /// Say how a name or a workload file is read, and run nothing.
+    /// Show how a scenario or a workload file is interpreted, and run nothing.
     Plan(Chosen),
     /// Run a scenario and print what was measured.
     ///
-    /// Load is open-loop: latency runs from the moment a message was due. CPU is in percent of the
+    /// The load is open-loop: latency is measured from the moment at which a message was due. CPU is in percent of the
     /// whole machine, as in the reports.
     Run(Box<Run>),
     /// Run a list of scenarios against each of several brokers, and write one report.
@@ -105,11 +105,11 @@ enum Command {
 /// Two records.
 #[derive(clap::Args)]
 struct Compare {
-    /// What `run --json` wrote.
+    /// A file that `heraldmq bench run --json` wrote.
     before: PathBuf,
     /// Another such file.
     after: PathBuf,
-    /// Also write both as a page that opens offline.
+    /// Also write the comparison to this file: one page that opens offline.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

@@ -25,7 +25,7 @@ pub(super) struct Observing {
     /// Show no progress on standard error.
     #[arg(long)]
     quiet: bool,
-    /// Answer GET /metrics with the figures so far, for Prometheus, until the command ends.
+    /// Serve the figures so far at /metrics, for Prometheus, until the command ends.
     #[arg(long, value_name = "ADDRESS:PORT")]
     serve_metrics: Option<SocketAddr>,
 }

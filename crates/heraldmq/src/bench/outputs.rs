@@ -11,13 +11,13 @@ use crate::failure::Failure;
 /// Where the records of a run go.
 #[derive(clap::Args, Clone)]
 pub(super) struct Outputs {
-    /// Also write all figures and histograms here.
+    /// Also write all figures and histograms to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also write a report with charts here: one page that opens offline.
+    /// Also write a report with charts to this file: one page that opens offline.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Also write the figures of each second here.
+    /// Also write the figures of each second to this file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }

@@ -41,7 +41,7 @@ pub(super) struct Run {
     outputs: Outputs,
     #[command(flatten)]
     observing: Observing,
-    /// Search the highest rate that holds, such as 'p99<20ms,loss=0'.
+    /// Find the highest rate at which these criteria hold, such as 'p99<20ms,loss=0'.
     ///
     /// Figures: mean, p50, p95, p99, p999, max (also of connect, subscribe, ack and deliver:
     /// ack.p99), loss, duplicated, reordered, stray, disconnects, cpu, memory, rate.
@@ -52,26 +52,26 @@ pub(super) struct Run {
 /// How to run, whatever the scenario.
 #[derive(clap::Args, Clone)]
 pub(super) struct How {
-    /// How long to measure; 10 s if neither this nor the scenario's file says it.
+    /// How long to measure. Default: the duration in the scenario's file, else 10 s.
     #[arg(long, value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
-    /// Load before the measurement.
+    /// How long the load runs before the measurement.
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     pub(super) warm_up: Duration,
-    /// Messages that each publisher sends before the load, and that must be acknowledged; 6 of a test of TBMQ,
-    /// else 0.
+    /// Messages that each publisher sends before the load, and that the broker must acknowledge. Default: 6 for a test
+    /// of TBMQ, else 0.
     #[arg(long, value_name = "N")]
     pub(super) warm_up_messages: Option<u16>,
     #[command(flatten)]
     pub(super) watched: Watched,
-    /// Processes that make the load, each on one core; with --agent, on each agent. As many as the
-    /// connections need, if not given.
+    /// Processes that generate the load, each on one core; with --agent, on each agent. Default: as many as the
+    /// connections need.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) workers: Option<u16>,
-    /// Let agents (`heraldmq bench agent`) on these machines make the load.
+    /// Let agents (`heraldmq bench agent`) on these machines generate the load.
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', value_parser = target::parse)]
     pub(super) agent: Vec<String>,
-    /// What the agents want to hear.
+    /// The token of the agents.
     #[arg(
         long,
         env = "HERALDMQ_BENCH_TOKEN",
@@ -93,10 +93,10 @@ pub(super) struct How {
     /// Password of all connections.
     #[arg(long, env = "HERALDMQ_BENCH_PASSWORD", hide_env_values = true)]
     pub(super) password: Option<String>,
-    /// What the run is called in reports; the broker's name, for example.
+    /// Name of the run in reports, for example the broker's name.
     #[arg(long, value_name = "NAME")]
     pub(super) label: Option<String>,
-    /// The broker and its version, for the record; of HeraldMQ found out by --metrics.
+    /// The broker and its version, for the report. Not needed for HeraldMQ with --metrics.
     #[arg(long, value_name = "TEXT")]
     pub(super) broker: Option<String>,
 }

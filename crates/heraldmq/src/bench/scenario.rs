@@ -30,10 +30,10 @@ pub(super) struct Chosen {
     /// round.
     #[arg(value_name = "FILE")]
     pub(super) second: Option<String>,
-    /// Connections, as a share of the report's or the file's.
+    /// Share of the connections of the report or the file.
     #[arg(long, value_name = "1/N", default_value = "1")]
     pub(super) scale: Share,
-    /// Messages per second of each publisher, as a share likewise; connects per second too.
+    /// Share of each publisher's message rate, and of the connect rate.
     #[arg(long, value_name = "1/N", default_value = "1")]
     pub(super) rate_scale: Share,
 }

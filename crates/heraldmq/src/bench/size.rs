@@ -25,9 +25,9 @@ const PRICES: &str = sizing::PRICES;
 
 /// Estimate the nodes that a load needs, and their monthly cost.
 ///
-/// The load is a scenario of a report, a workload file, or what the options say; options change what a scenario says. Each
-/// term stands with its formula and the measured slope that it rests on. `heraldmq bench slopes` measures the slopes on your
-/// machine.
+/// The load is a scenario of a report, a workload file, or given by options; options override the scenario or file. The
+/// output shows each term with its formula and the measured slope that it uses. `heraldmq bench slopes` measures the
+/// slopes on your machine.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -58,10 +58,10 @@ pub(crate) struct Arguments {
     /// Bytes of a topic name.
     #[arg(long, value_name = "BYTES", value_parser = Size::from_str, default_value = "32")]
     topic: Size,
-    /// How long messages are kept for persistent sessions that are away.
+    /// How long messages are kept for persistent sessions whose clients are away.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     retention: Option<Duration>,
-    /// Share of the persistent sessions that is away at a time; with --retention.
+    /// Share of the persistent sessions whose clients are away at a time; with --retention.
     #[arg(long, value_name = "SHARE", default_value = "0.1")]
     away: Share,
     /// Retained messages.
@@ -76,13 +76,13 @@ pub(crate) struct Arguments {
     /// Connections use TLS.
     #[arg(long)]
     tls: bool,
-    /// Voting replicas of each shard: 1, 3 or 5; 3 if nodes may fail, else 1, unless the scenario says it.
+    /// Voting replicas of each shard: 1, 3 or 5. Default: those of the scenario, else 3 if nodes may fail, else 1.
     #[arg(long, value_parser = voters)]
     voters: Option<u8>,
-    /// Nodes that may be down while the others carry all of it; 1 with three voters, 2 with five, if not given.
+    /// Nodes that may be down while the others carry the whole load. Default: 1 with three voters, 2 with five.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=50))]
     may_fail: Option<u8>,
-    /// What `heraldmq bench slopes` has written.
+    /// A file with the output of `heraldmq bench slopes`.
     #[arg(long, value_name = "FILE")]
     slopes: Option<PathBuf>,
     /// A price list; crates/sizing/data/prices.yml is one.

@@ -45,12 +45,13 @@ const PAYLOAD: usize = 256;
 /// A run that brought less of what was asked for says nothing about a message.
 const CARRIED: f64 = 0.9;
 
-/// Measure the slopes that `heraldmq size` reckons with, on this machine.
+/// Measure the slopes that `heraldmq size` uses, on this machine.
 ///
-/// It takes some minutes, starts brokers of its own on loopback ports, and prints the slopes as YAML. Nothing else should run.
+/// The command takes some minutes, starts brokers on loopback ports, and prints the slopes as YAML. Nothing else should
+/// run on the machine meanwhile.
 #[derive(clap::Args)]
 pub(super) struct MeasureSlopes {
-    /// Messages per second of each run: so few that most come alone, as those of many clients do.
+    /// Messages per second of each run: so few that most messages arrive alone, as those of many clients do.
     #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     rate: u32,
     /// How long each run is measured.

@@ -13,10 +13,11 @@ use crate::failure::Failure;
 /// What is to be watched.
 #[derive(clap::Args, Clone, PartialEq, Debug, Default)]
 pub(super) struct Watched {
-    /// The broker's processes on this machine, with their children: identifiers, or the name of the only one that is called so.
+    /// The broker's processes on this machine, with their children: process identifiers, or a name that only one
+    /// process has.
     #[arg(long, value_name = "PID,…|NAME")]
     pub(super) pid: Vec<Pids>,
-    /// A HeraldMQ node by its metrics, such as http://10.0.0.5:8091/metrics; may be repeated.
+    /// The metrics of a HeraldMQ node, such as http://10.0.0.5:8091/metrics; may be repeated.
     #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     pub(super) metrics: Vec<String>,
 }

@@ -30,8 +30,7 @@ pub(crate) struct ConnectionOptions {
         conflicts_with_all = ["host", "port", "ws", "tls", "cafile", "capath", "tls_version", "cert", "insecure"]
     )]
     unix: Option<PathBuf>,
-    /// Host, port, user name, password and topic at once: mqtt://alice:secret@host:1883/topic, or mqtts://
-    /// for TLS.
+    /// Host, port, user name, password and topic in one URL: mqtt://alice:secret@host:1883/topic, or mqtts:// for TLS.
     #[arg(
         short = 'L',
         long,
@@ -48,7 +47,7 @@ pub(crate) struct ConnectionOptions {
     /// Client identifier; without it, the broker chooses one.
     #[arg(short, long, value_name = "CLIENT_ID")]
     pub(super) id: Option<String>,
-    /// Client identifier that begins like this; the number of the process follows.
+    /// Prefix of the client identifier; the number of the process follows.
     #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
     id_prefix: Option<String>,
     /// User name.
@@ -63,11 +62,11 @@ pub(crate) struct ConnectionOptions {
     /// Version of MQTT.
     #[arg(short = 'V', long, default_value = "5", value_name = "VERSION")]
     pub(super) protocol_version: Version,
-    /// Keep the session of this client identifier (clean start 0), before and after.
+    /// Resume the session of this client identifier, and keep it afterwards (clean start 0).
     #[arg(short = 'c', long, requires = "id")]
     pub(super) disable_clean_session: bool,
-    /// Seconds that the session lives on after the connection, or -1: for ever (MQTT 5).
-    /// Default: -1 with -c, else 0.
+    /// Seconds for which the broker keeps the session after the connection ends; -1: for ever (MQTT 5). Default: -1
+    /// with -c, else 0.
     #[arg(
         short = 'x',
         long,
@@ -86,7 +85,7 @@ pub(crate) struct ConnectionOptions {
         action = ArgAction::Append
     )]
     property: Vec<String>,
-    /// Topic of the will message, which the broker sends when the connection breaks.
+    /// Topic of the will message, which the broker publishes when the connection breaks.
     #[arg(long, value_name = "TOPIC")]
     pub(super) will_topic: Option<String>,
     /// Payload of the will message.
@@ -98,10 +97,10 @@ pub(crate) struct ConnectionOptions {
     /// Retain the will message.
     #[arg(long, requires = "will_topic")]
     pub(super) will_retain: bool,
-    /// Print no messages about errors; the exit code tells.
+    /// Print no error messages; the exit code reports errors.
     #[arg(long)]
     pub(crate) quiet: bool,
-    /// Say on standard error which packets come and go.
+    /// Print on standard error which packets are sent and received.
     #[arg(short, long)]
     pub(super) debug: bool,
     /// Print help.

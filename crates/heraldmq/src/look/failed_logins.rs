@@ -13,8 +13,9 @@ use crate::http_port::HttpPort;
 
 /// List failed logins by address and user name, most failures first.
 ///
-/// DENIED logins were judged; REFUSED ones were not, since too many of the user name had failed at the address, or since
-/// the same password had. Each node remembers 256 addresses, and the last 16 user names of each.
+/// DENIED counts logins that the broker checked. REFUSED counts logins that it refused without a check, because too
+/// many logins with this user name had failed from the address, or because the same password had failed before. Each
+/// node remembers 256 addresses, and the last 16 user names of each.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct FailedLoginsArguments {

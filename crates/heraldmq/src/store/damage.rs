@@ -44,13 +44,13 @@ const SLOTS: [std::ops::Range<u64>; 2] = [0..24, 4_096..4_120];
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum How {
-    /// One bit is another one.
+    /// One bit is flipped.
     Flip,
-    /// The file ends earlier.
+    /// The end of the file is cut off.
     Cut,
-    /// The last 4 KiB that are written are zeros.
+    /// The last 4 KiB of written data become zeros.
     Zero,
-    /// The file is empty.
+    /// The file becomes empty.
     Empty,
     /// The file is removed.
     Lose,
@@ -62,7 +62,7 @@ pub(super) enum How {
 pub(super) enum FileKind {
     /// A file of the log that was appended to.
     Log,
-    /// What is still needed of deleted files of the log.
+    /// Entries that are still needed from deleted files of the log.
     Rewrite,
     /// A file with rows of a shard's table.
     Table,
@@ -72,9 +72,9 @@ pub(super) enum FileKind {
     Text,
     /// A number that is overwritten often: `incarnation`, `alive`.
     Slots,
-    /// `ends`, which says how far the log is synced.
+    /// `ends`, which records how far the log is synced.
     Ends,
-    /// What a member of a cluster knows of it.
+    /// What a member of a cluster knows about the cluster.
     Cluster,
     /// Any other file, such as `reserve`.
     Other,
@@ -125,17 +125,17 @@ fn is_shard(name: &str) -> bool {
 /// What is to be damaged, and how.
 #[derive(Clone, Default, Debug, clap::Args)]
 pub(super) struct Wishes {
-    /// Do this, instead of what the seed draws: a flipped bit in seven of ten cases.
+    /// The kind of damage. Without it the seed chooses: a flipped bit in seven of ten cases.
     #[arg(long, value_name = "HOW")]
     kind: Option<How>,
-    /// Only to a file of this kind.
+    /// Damage only a file of this kind.
     #[arg(long, value_name = "KIND")]
     files: Option<FileKind>,
-    /// Only to this file; its path begins in DIR.
+    /// Damage only this file; the path is relative to DIR.
     #[arg(long, value_name = "FILE", conflicts_with = "files")]
     file: Option<String>,
-    /// Only among the last 512 bytes that are written in the file: of the newest file of the log that is the last batch, as a
-    /// rule.
+    /// Damage only the last 512 bytes of written data. In the newest file of the log these usually belong to the last
+    /// batch.
     #[arg(long)]
     at_end: bool,
 }

@@ -23,9 +23,9 @@ use damage::Wishes;
 
 /// Inspect, verify and repair the data folder of a stopped broker.
 ///
-/// `inspect` and `verify` read all of the folder, change nothing in it, and keep a broker from starting on
-/// it meanwhile. `recover` is for a cluster that has lost a majority of its nodes for good, and for a node
-/// whose log is damaged and that nobody can send what it has lost. `damage` is for trials with copies of data folders.
+/// `inspect` and `verify` read the whole folder and change nothing in it; no broker can start on the folder meanwhile.
+/// `recover` is for a cluster that has permanently lost a majority of its nodes, and for a node whose log is damaged if
+/// no other node has the lost data. `damage` is for trials with copies of data folders.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -39,15 +39,15 @@ Examples:
   heraldmq store inspect /var/lib/heraldmq --json | jq .stores
   heraldmq store verify /var/lib/heraldmq && heraldmq serve --data-dir /var/lib/heraldmq
 
-Exit codes: 0 the folder could be read, and `verify` found nothing wrong; 1 something is wrong, or the
-folder cannot be read, is in use, or is no data folder; 2 wrong command line.";
+Exit codes: 0 the folder was read, and `verify` found no error; 1 errors were found, or the folder cannot be
+read, is in use, or is not a data folder; 2 wrong command line.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Show what a data folder contains.
     ///
-    /// Sessions, queued and retained messages by shard, the fullest inboxes, the log, and what a broker
-    /// would apply again when it starts.
+    /// Shows sessions, queued and retained messages by shard, the fullest inboxes, the log, and the log entries that a
+    /// broker would apply again when it starts.
     #[command(after_help = EXAMPLES)]
     Inspect {
         #[command(flatten)]
@@ -58,29 +58,29 @@ enum Command {
     },
     /// Read a whole data folder and report errors.
     ///
-    /// Prints OK, or one line for each finding: store, shard, key and what is wrong. What a broker
-    /// repairs itself when it starts, a torn end of the log, is only noted.
+    /// Prints OK, or one line for each finding: store, shard, key and what is wrong. An incomplete end of the log,
+    /// which a broker repairs when it starts, is only a note.
     #[command(after_help = EXAMPLES)]
     Verify(Place),
-    /// Let a node go on alone whose cluster has lost its majority for good, or without what damage has lost.
+    /// Let a node continue alone after its cluster has permanently lost its majority, or without data lost to damage.
     ///
-    /// With --majority-is-lost: messages that the lost nodes had acknowledged without this one are lost, and the lost nodes must never
-    /// be started with their old folders again. Do this on one node only, evict the lost ones, and let the
-    /// others that are left join with empty folders. docs/operate/cluster.md tells more.
+    /// With --majority-is-lost, messages that the lost nodes acknowledged and this node does not have are lost, and the
+    /// lost nodes must never start with their old folders again. Run this on one node only, evict the lost nodes, and
+    /// let the other remaining nodes join with empty folders. See docs/operate/cluster.md.
     Recover {
         #[command(flatten)]
         place: Place,
-        /// Yes, the other nodes are gone for good.
+        /// Confirm that the other nodes are gone for good.
         #[arg(long, required_unless_present = "accept_damage")]
         majority_is_lost: bool,
-        /// Go on without what damage to the log has lost of this shard, such as inbox/0; can be repeated.
+        /// Continue without the data of this shard, such as inbox/0, that damage to the log has lost; may be repeated.
         ///
-        /// Says which entries of the shard's log are lost: what was acknowledged in them, and is not in the shard's
-        /// tables, is gone. Refused for a shard of which other nodes have replicas: these send what is missing. Without
-        /// --majority-is-lost nothing else is changed.
+        /// Prints which entries of the shard's log are lost. What was acknowledged in these entries is gone, unless the
+        /// shard's tables have it. The command refuses a shard of which other nodes have replicas, because these nodes
+        /// send the missing data. Without --majority-is-lost, nothing else changes.
         #[arg(long, value_name = "STORE/SHARD", value_parser = shard)]
         accept_damage: Vec<(StoreId, ShardNumber)>,
-        /// Begin shards anew, empty, that this node has no replica of: no node that is left has one.
+        /// Start again, empty, each shard of which this node has no replica, because no remaining node has one.
         ///
         /// What these shards held is lost: sessions and wills, subscriptions and queued messages, or retained
         /// messages. All other members of the cluster are evicted, so that none of them comes back with its old
@@ -88,22 +88,22 @@ enum Command {
         #[arg(long, requires = "majority_is_lost")]
         begin_lost_shards_anew: bool,
     },
-    /// Damage a data folder on purpose, to see what a broker says about it. Never for folders that matter.
+    /// Damage a data folder on purpose, to see how a broker reports it. Never use it on data that matters.
     ///
-    /// Changes or removes one file, by a seed, as a bad disk would: try with a copy of a folder what `verify`
-    /// says, how a broker starts, and what your alerts and your people do. Nothing takes the damage back.
-    /// Prints what was done; the same seed does the same to the same files. docs/operate/damage.md tells more.
+    /// Changes or removes one file, chosen by a seed, as a failing disk would. With a copy of a folder you can see what
+    /// `verify` reports, how a broker starts, and how your alerts and operators react. The damage cannot be undone.
+    /// Prints what was changed; the same seed causes the same damage to the same files. See docs/operate/damage.md.
     #[command(after_help = DAMAGE_EXAMPLES)]
     Damage {
-        /// The data folder, of a broker that does not run. Stores in other folders are left alone.
+        /// The data folder of a stopped broker. Stores in other folders stay unchanged.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// What is drawn, is drawn from this number.
+        /// The seed of all random choices.
         #[arg(long, value_name = "N")]
         seed: u64,
         #[command(flatten)]
         wishes: Wishes,
-        /// Yes, what the folder holds may be lost.
+        /// Confirm that the contents of the folder may be lost.
         #[arg(long, required = true)]
         yes_destroy_data: bool,
         /// Print JSON.
@@ -128,13 +128,13 @@ struct Place {
     /// The data folder.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Folder of the session store, if it is not where the broker has last found it.
+    /// Folder of the session store, if it has moved since the broker last ran.
     #[arg(long, value_name = "DIR")]
     session_store: Option<PathBuf>,
-    /// Folder of the inbox store, if it is not where the broker has last found it.
+    /// Folder of the inbox store, if it has moved since the broker last ran.
     #[arg(long, value_name = "DIR")]
     inbox_store: Option<PathBuf>,
-    /// Folder of the retain store, if it is not where the broker has last found it.
+    /// Folder of the retain store, if it has moved since the broker last ran.
     #[arg(long, value_name = "DIR")]
     retain_store: Option<PathBuf>,
 }

@@ -26,7 +26,7 @@ const LONGEST_PAYLOAD: usize = 268_000_000;
 /// How fast clients connect.
 #[derive(Args)]
 struct ConnectPace {
-    /// Connections that are opened per second; 0: by --interval.
+    /// Connections to open per second; 0: as --interval says.
     #[arg(
         short = 'R',
         long,
@@ -35,7 +35,7 @@ struct ConnectPace {
         default_value = "0"
     )]
     connect_rate: RateOrNone,
-    /// From the opening of one connection to the next, in ms.
+    /// Time between the openings of two connections, in ms.
     #[arg(short = 'i', long, value_name = "MS", default_value = "10")]
     interval: Milliseconds,
 }
@@ -64,10 +64,10 @@ pub(super) struct Common {
     /// Protocol version of all connections: 3.1 (or 3), 3.1.1 (or 4) or 5.0.
     #[arg(short = 'V', long, visible_alias = "version", default_value = "5.0", value_parser = parse_protocol)]
     protocol: ProtocolVersion,
-    /// How many clients.
+    /// Number of clients.
     #[arg(short, long, default_value = "200")]
     count: Count,
-    /// Clients are numbered from the one after this.
+    /// Number the clients from the number after this one.
     #[arg(
         short = 'n',
         long,
@@ -76,7 +76,7 @@ pub(super) struct Common {
         default_value = "0"
     )]
     start_number: Count,
-    /// How client identifiers begin; the number of the client follows. A prefix of its own for each run, if not given.
+    /// Prefix of the client identifiers; the number of the client follows. Default: a new prefix for each run.
     #[arg(long)]
     prefix: Option<String>,
     #[command(flatten)]
@@ -95,10 +95,10 @@ pub(super) struct Common {
     /// Keep alive in seconds; 0 for none.
     #[arg(short, long, visible_alias = "keepalive", default_value_t = 300)]
     keep_alive: u16,
-    /// Whether sessions begin anew; if not, they stay with the broker after the run.
+    /// Whether clients start with clean sessions; if not, the broker keeps the sessions after the run.
     #[arg(short = 'C', long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value = "true", action = ArgAction::Set)]
     clean: bool,
-    /// Seconds for which MQTT 5.0 keeps a session after its connection.
+    /// Seconds for which the broker keeps a session after its connection ends (MQTT 5.0).
     #[arg(short = 'x', long, value_name = "SECONDS", default_value_t = 0)]
     session_expiry: u32,
     /// Use TLS, as --tls does.
@@ -114,10 +114,10 @@ pub(super) struct Common {
         value_delimiter = ','
     )]
     pub(super) sources: Vec<IpAddr>,
-    /// Come to an end after this time, as after Ctrl-C.
+    /// Stop after this time, as after Ctrl-C.
     #[arg(long, value_parser = parse_duration)]
     pub(super) duration: Option<Duration>,
-    /// Processes that hold the connections, each on one core. As many as the connections need, if not given.
+    /// Processes that hold the connections, each on one core. Default: as many as the connections need.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) workers: Option<u16>,
     /// Accepted and ignored: there is nothing to save.
@@ -125,9 +125,9 @@ pub(super) struct Common {
     lowmem: bool,
 }
 
-/// Open connections and keep them.
+/// Open connections and keep them open.
 ///
-/// Runs until Ctrl-C, or for --duration; what breaks is opened again.
+/// Runs until Ctrl-C, or for --duration. Connections that break are opened again.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(in crate::bench) struct Conn {
@@ -135,10 +135,11 @@ pub(in crate::bench) struct Conn {
     pub(super) common: Common,
 }
 
-/// Subscribe, and count what arrives.
+/// Subscribe and count the messages that arrive.
 ///
-/// Runs until Ctrl-C, or for --duration; what breaks is opened again. Latency is told of messages that `bench pub
-/// --size` has sent: from the moment a message was due to its arrival, by the clocks of both machines.
+/// Runs until Ctrl-C, or for --duration. Connections that break are opened again. Latency is shown for messages of
+/// `heraldmq bench pub --size`: from the moment at which a message was due to its arrival, by the clocks of both
+/// machines.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(in crate::bench) struct Sub {
@@ -153,10 +154,11 @@ pub(in crate::bench) struct Sub {
     qos: QoS,
 }
 
-/// Publish, each client at its own pace.
+/// Publish messages at a fixed rate of each client.
 ///
-/// Runs until Ctrl-C, for --duration, or until each client has sent --limit messages; acknowledgements are waited for.
-/// What breaks is opened again. A message that cannot be sent yet waits, and its wait is part of its latency.
+/// Runs until Ctrl-C, for --duration, or until each client has sent --limit messages, and then waits for
+/// acknowledgements. Connections that break are opened again. If a message cannot be sent when it is due, the wait is
+/// part of its latency.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(in crate::bench) struct Pub {
@@ -168,7 +170,7 @@ pub(in crate::bench) struct Pub {
     /// QoS of the messages: 0, 1 or 2.
     #[arg(short, long, default_value = "0", value_parser = parse_qos)]
     qos: QoS,
-    /// Bytes of each payload, and letters of %RANDOM% in a template.
+    /// Bytes of each payload, and number of letters of %RANDOM% in a template.
     #[arg(short, long, default_value = "256", value_parser = parse_size)]
     size: Size,
     /// Payload; template://FILE is the same as --template FILE.
@@ -184,7 +186,7 @@ pub(in crate::bench) struct Pub {
     /// Ask the broker to retain the messages.
     #[arg(short, long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     retain: bool,
-    /// From one message of a client to its next, in ms.
+    /// Time between two messages of a client, in ms.
     #[arg(
         short = 'I',
         long,
