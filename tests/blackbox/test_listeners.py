@@ -474,7 +474,7 @@ def test_a_unix_socket_is_replaced_only_if_nobody_listens(tmp_path):
 def test_pages_of_other_origins_open_no_websocket(require):
     ws = {"host": "127.0.0.1", "port": 0, "requireOrigin": require}
     ws["allowedOrigins"] = ["https://app.example.com", "http://localhost:3000"]
-    with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
+    with Broker(config={**BASE, "mqttServerConfig": {**BASE["mqttServerConfig"], "wsListener": ws}}) as broker:
 
         def status(**headers) -> str:
             with socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=DEADLINE_S) as stream:
@@ -488,7 +488,7 @@ def test_pages_of_other_origins_open_no_websocket(require):
         assert status() == ("403" if require else "101")
         until(lambda: [line for line in broker.find("a connection is given up before CONNECT") if "Origin" in line["error"]])
     ws["allowedOrigins"], ws["requireOrigin"] = [], False
-    with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
+    with Broker(config={**BASE, "mqttServerConfig": {**BASE["mqttServerConfig"], "wsListener": ws}}) as broker:
         assert status(Origin="https://evil.example") == "101"
 
 
@@ -503,7 +503,7 @@ FOREIGN_PAGES = [
 
 def test_a_page_of_another_host_is_no_anonymous_client_of_this_machine():
     ws = {"host": "127.0.0.1", "port": 0}
-    with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}}) as broker:
+    with Broker(config={**BASE, "mqttServerConfig": {**BASE["mqttServerConfig"], "wsListener": ws}}) as broker:
 
         def connack(**headers):
             stream = socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=DEADLINE_S)
@@ -515,8 +515,12 @@ def test_a_page_of_another_host_is_no_anonymous_client_of_this_machine():
         for headers in FOREIGN_PAGES:
             assert connack(**headers) == 0x87, headers
         until(lambda: any("not for web pages of other hosts" in line for line in broker.log_text), what="the line that says how to let them in")
-    for open_to_pages in ({"allowAnonymous": True}, {"mqttServerConfig": {"wsListener": {**ws, "allowedOrigins": ["https://evil.example"]}}}):
-        with Broker(config={**BASE, "mqttServerConfig": {"wsListener": ws}, **open_to_pages}) as broker:
+
+    def listeners(**more) -> dict:
+        return {"mqttServerConfig": {**BASE["mqttServerConfig"], "wsListener": {**ws, **more}}}
+
+    for open_to_pages in ({"allowAnonymous": True}, listeners(allowedOrigins=["https://evil.example"])):
+        with Broker(config={**BASE, **listeners(), **open_to_pages}) as broker:
             assert connack(Origin="https://evil.example") == 0
 
 
@@ -631,7 +635,8 @@ def test_a_certificate_that_the_proxy_has_verified_is_a_user_name(tmp_path, kind
 def test_a_trusted_proxy_says_by_a_header_for_whom_a_websocket_is(tmp_path, name, header, value, client):
     def peer_of(trusted) -> str:
         ws = {"host": "127.0.0.1", "port": 0, "forwarded": {"header": header, "trustedPeers": trusted}}
-        config = {**BASE, "allowAnonymous": True, "mqttServerConfig": {"wsListener": ws}}
+        listeners = {**BASE["mqttServerConfig"], "wsListener": ws}
+        config = {**BASE, "allowAnonymous": True, "mqttServerConfig": listeners}
         with Broker(config=config) as broker:
             stream = socket.create_connection(("127.0.0.1", broker.port_of("mqtt-ws")), timeout=DEADLINE_S)
             given = {header.replace("-", "_"): value, "X_Other": "203.0.113.1"}
