@@ -760,7 +760,7 @@ def test_the_token_is_read_again(name, token_file):
         assert request(broker, "POST", "/api/v1/bans", {"client": name}, "another")[0] == 201
         token_file.unlink()
         broker.signal(signal.SIGHUP)
-        until(lambda: broker.find("the HTTP token stays as it was"), what="the complaint")
+        until(lambda: broker.find("the HTTP token is not reloaded; it stays as it was"), what="the complaint")
         assert request(broker, "POST", "/api/v1/bans", {"client": name}, "another")[0] == 201
 
 

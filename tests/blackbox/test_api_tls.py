@@ -94,7 +94,7 @@ def test_new_certificates_count_from_a_reload_on(authority, files):
         assert before != renewed.serial
         files[1].write_text("no key")
         broker.signal(signal.SIGHUP)
-        until(lambda: broker.find("certificates not reloaded, the HTTP port keeps those that it has"), what="the error")
+        until(lambda: broker.find("certificates not reloaded; the HTTP port keeps its present ones"), what="the error")
         assert get(broker, authority)[2] == renewed.serial
 
 

@@ -195,7 +195,7 @@ def test_reloaded_users(tmp_path, name):
             # A broken file changes nothing.
             file.write_text("alice\n")
             reload(broker)
-            until(lambda: broker.find("authentication stays as it was"), what="the line")
+            until(lambda: broker.find("authentication not reloaded; it stays as it was"), what="the line")
             with broker.client(name + "3", username="alice", password=b"new") as other:
                 other.ping()
 

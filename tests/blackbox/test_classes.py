@@ -320,7 +320,7 @@ def test_a_login_names_the_class(tmp_path, name, postgres_server):
             with broker.raw() as client:
                 client.send(connect(name, username="token", password=token(**{"class": 7})))
                 client.expect_refused(0x86)
-            unknown = "a login names a class that the configuration does not have: what the client matches counts"
+            unknown = "a login names a class that the configuration does not have; the client gets the class that it matches"
             assert len(broker.find(unknown, **{"class": "unknown"})) == 1
             broker.write_config(configured(APPLICATION))
             tested = run("class", "test", "--config", broker.config_path, "--client", "x", "--login-class", "application")

@@ -82,7 +82,7 @@ def test_a_store_that_serves_with_less_has_to_be_named():
     def outcome(missing, text):
         return judge.outcome_of_one(missing, ["log"], ended=False, panicked=False, text=text)
 
-    of_retain = "a shard does not serve: what it holds cannot be used store=retain shard=0"
+    of_retain = "a shard does not serve: its data cannot be used store=retain shard=0"
     assert outcome(Missing(retained=1), of_retain) == "said" and outcome(Missing(unserved=1), of_retain) == "said"
     assert outcome(Missing(messages=1), of_retain) == "silent"
     assert outcome(Missing(messages=1), f"{of_retain}; inbox store, shard 0: damaged") == "said"
@@ -103,8 +103,8 @@ def test_a_cluster_loses_nothing_by_one_damaged_node():
     ("line", "is_said"),
     [
         ("/data/log/entries/0000000000000001.raftlog is damaged at byte 69", True),
-        ("a shard does not serve: what it holds cannot be used store=inbox shard=0", True),
-        ("no node leads the shard; what is asked of it is refused store=inbox shard=0", False),
+        ("a shard does not serve: its data cannot be used store=inbox shard=0", True),
+        ("no node leads the shard; its requests are refused store=inbox shard=0", False),
         ("something is damaged", False),
         ("a session lags behind shard=0 folder=/tmp/damage/round-3/inbox", False),
         ("cannot open the store: the log: /tmp/round-3/log/entries: Invalid argument (os error 22)", True),

@@ -47,11 +47,11 @@ def test_what_is_stored_is_for_its_owner_only(tmp_path, name):
 def test_open_files_of_before_are_named_once(tmp_path):
     data = tmp_path / "data"
     with Broker(data_dir=data) as broker:
-        assert not broker.find("other users of this machine can read what is stored")
+        assert not broker.find("other users of this machine can read the data folder")
     for path, mode in modes(data).items():
         path.chmod(mode | (0o055 if path.is_dir() else 0o044))
     with Broker(data_dir=data) as broker:
-        told = until(lambda: broker.find("other users of this machine can read what is stored"), what="the line")
+        told = until(lambda: broker.find("other users of this machine can read the data folder"), what="the line")
         assert len(told) == 1 and told[0]["level"] == "WARN"
         assert told[0]["files"] > 0 and "chmod" in told[0]["remedy"]
 
@@ -203,7 +203,7 @@ def test_a_reload_says_what_was_read(tmp_path):
         broker.signal(signal.SIGHUP)
         done = until(lambda: broker.find("configuration reloaded")[1:], what="the second reload")[0]
         assert (done["files_read"], done["files_failed"]) == (1, 1)
-        kept = broker.find("what was read before stays")
+        kept = broker.find("not read again: the previous content stays in use")
         assert [l["file"] for l in kept] == [str(users)]
 
 
@@ -334,7 +334,7 @@ def test_a_node_that_dies_is_one_line(tmp_path):
         config["clusterConfig"]["seedEndpoints"] = seeds
     with Broker(config=configs[0], host=hosts[0]) as first, Broker(config=configs[1], host=hosts[1]) as second:
         with Broker(config=configs[2], host=hosts[2]) as third:
-            until(lambda: len(first.find("a node is in reach")) == 2, what="all to be in reach")
+            until(lambda: len(first.find("a node is reachable")) == 2, what="all to be in reach")
             before = len(first.log_lines)
             third.kill()
             down = until(lambda: first.find("a node is down"), what="the line")

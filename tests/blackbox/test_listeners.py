@@ -232,7 +232,7 @@ def test_certificates_are_read_again_at_sighup(tmp_path):
             with open(renewed.cert, "w") as file:
                 file.write("no certificate")
             listeners.signal(signal.SIGHUP)
-            message = "certificates not reloaded, the listener keeps those that it has"
+            message = "certificates not reloaded; the listener keeps its present ones"
             problem = until(lambda: listeners.find(message, kind="tls"))[0]
             assert problem["level"] == "ERROR" and renewed.cert in problem["error"]
             assert serial() == renewed.serial

@@ -18,7 +18,7 @@ from staged.load import Load
 # How long a fault lasts, in seconds; longer than it takes to be noticed and acted upon.
 FAULT_S = 10
 
-CUT_OFF = "no majority of the cluster is heard: messages of transient sessions go by what was known last"
+CUT_OFF = "no contact with a majority of the cluster: messages of transient sessions follow the last known routes"
 
 
 @pytest.fixture

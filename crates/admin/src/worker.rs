@@ -59,7 +59,7 @@ impl Drop for Worker {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread of HTTP answers ended by a panic");
+            tracing::error!("a panic ended the thread of HTTP answers");
         }
     }
 }

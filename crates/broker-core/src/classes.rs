@@ -196,7 +196,7 @@ pub(crate) fn class_of_login(
             client_id = &*excerpt(candidate.client_id),
             class = &*excerpt(class),
             left_out,
-            "a login names a class that the configuration does not have: what the client matches counts"
+            "a login names a class that the configuration does not have; the client gets the class that it matches"
         );
     }
     let class = match is_default {

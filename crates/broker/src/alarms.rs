@@ -50,7 +50,7 @@ impl Alarms {
         let path = data_folder.join("alarms.json");
         let kept = json_file::read::<Kept>(&path).unwrap_or_else(|error| {
             let path = path.display();
-            tracing::warn!(%path, %error, "the alarms of before the start cannot be read and are forgotten");
+            tracing::warn!(%path, %error, "the alarms from before the start cannot be read and are discarded");
             Kept::default()
         });
         let state = State {

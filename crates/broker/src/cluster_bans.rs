@@ -216,9 +216,9 @@ impl ClusterBans {
             Ok(Ok(true)) => self.send_digest(from),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => {
-                tracing::error!(%error, "bans of another node count, and are not in the file");
+                tracing::error!(%error, "bans of another node apply, but cannot be written to the file");
             }
-            Err(error) => tracing::error!(%error, "bans of another node are not taken in"),
+            Err(error) => tracing::error!(%error, "bans of another node cannot be applied"),
         }
     }
 

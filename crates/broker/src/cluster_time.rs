@@ -265,7 +265,7 @@ pub(crate) async fn agree(node: &Node, clustered: &Clustered) {
         tracing::info!(
             ahead_ms,
             clocks = agreement.readings.len() + 1,
-            "the cluster's time, the median of the nodes' clocks, is so far ahead of this node's clock"
+            "the cluster's time, the median of the nodes' clocks, is ahead of this node's clock"
         );
     }
     drop(agreement);
@@ -277,7 +277,7 @@ pub(crate) async fn agree(node: &Node, clustered: &Clustered) {
     match remark {
         Some(true) => tracing::warn!(
             offset_ms,
-            "the system's clock is ahead of the cluster's time by so much, or behind it; set it right, by NTP"
+            "the system's clock differs from the cluster's time; set it right, for example by NTP"
         ),
         Some(false) => tracing::info!(offset_ms, "the system's clock is right again"),
         None => {}

@@ -341,7 +341,7 @@ impl Clustered {
                     tracing::warn!(node, name, address, reason, "a node is down");
                 }
                 Reach::Up | Reach::Suspect => {
-                    tracing::info!(node, name, address, "a node is in reach");
+                    tracing::info!(node, name, address, "a node is reachable");
                 }
             }
         }
@@ -550,10 +550,7 @@ impl Handler for Clustered {
             return;
         }
         let why = reason.to_string();
-        tracing::error!(
-            why,
-            "this node is not wanted in its cluster any more; it ends"
-        );
+        tracing::error!(why, "the cluster no longer accepts this node; it stops");
         std::process::exit(match reason {
             ShutOut::Evicted | ShutOut::Replaced => 1,
             ShutOut::OldFolder { .. } => OLD_FOLDER.into(),

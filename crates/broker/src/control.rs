@@ -129,7 +129,7 @@ impl Control {
             tracing::warn!(
                 node = format_args!("{node:016x}"),
                 harm = %harm,
-                "a node is evicted without which shards have no majority"
+                "a node is evicted, although shards have no majority without it"
             );
         }
         cluster.evict(node).map_err(refusal)

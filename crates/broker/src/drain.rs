@@ -122,7 +122,7 @@ impl Drain {
     fn open(&self) {
         all_loops(self.node.rim.loops(), LoopMessage::EndDrain);
         self.clustered.cluster().set_state(State::Up);
-        tracing::info!("this node is drained no more: it takes clients");
+        tracing::info!("the drain of this node has ended: it accepts clients");
     }
 
     /// Begins to drain, and then to give the replicas to others.
@@ -250,10 +250,10 @@ impl Drain {
                 sleep(STEP);
             }
             if !self.clustered.is_forgotten() {
-                tracing::warn!(?answers, "no other node forgets this one yet");
+                tracing::warn!(?answers, "no other node has removed this one yet");
             }
         }
-        tracing::info!("this node has left its cluster; it ends");
+        tracing::info!("this node has left its cluster; it stops");
     }
 }
 

@@ -57,7 +57,7 @@ impl HttpTls {
             Ok(config) => self.port.replace(config),
             Err(error) => tracing::error!(
                 %error,
-                "certificates not reloaded, the HTTP port keeps those that it has"
+                "certificates not reloaded; the HTTP port keeps its present ones"
             ),
         }
     }

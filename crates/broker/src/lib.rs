@@ -431,7 +431,7 @@ impl Broker {
         reread.tell("rules", reread::rules(config), true);
         let chain = self.node.rim.authentication.reload(&config.authentication);
         if let Err(error) = &chain {
-            tracing::error!(%error, "authentication stays as it was");
+            tracing::error!(%error, "authentication not reloaded; it stays as it was");
         }
         let files = reread::authenticators(&config.authentication);
         reread.tell("authentication", files, chain.is_ok());
@@ -447,9 +447,11 @@ impl Broker {
         if let Err(error) = keys {
             match &error {
                 StartError::File { kind: TOKEN, .. } => {
-                    tracing::error!(%error, "the HTTP token stays as it was");
+                    tracing::error!(%error, "the HTTP token is not reloaded; it stays as it was");
                 }
-                _ => tracing::error!(%error, "the HTTP keys stay as they were"),
+                _ => {
+                    tracing::error!(%error, "the HTTP keys are not reloaded; they stay as they were")
+                }
             }
         }
         reload_loops(&self.loops.remote(), &settings);
@@ -844,7 +846,7 @@ impl Side {
         let Self { stop, thread } = self;
         let _ = stop.send(());
         if thread.join().is_err() {
-            tracing::error!("a thread beside the loops ended by a panic");
+            tracing::error!("a panic ended a thread");
         }
     }
 }

@@ -162,7 +162,7 @@ impl Listeners {
                     kind = opened.profile.kind.name(),
                     address = opened.address,
                     %error,
-                    "certificates not reloaded, the listener keeps those that it has"
+                    "certificates not reloaded; the listener keeps its present ones"
                 ),
             }
         }

@@ -22,7 +22,7 @@ impl Reread {
                 tracing::info!(what, file = %file.display(), "read again");
             } else {
                 self.failed += 1;
-                tracing::warn!(what, file = %file.display(), "what was read before stays");
+                tracing::warn!(what, file = %file.display(), "not read again: the previous content stays in use");
             }
         }
     }

@@ -101,7 +101,7 @@ impl Listener for StoreListener {
     fn failed(&self, what: &str) {
         tracing::error!(
             what,
-            "the store cannot go on; the broker ends so that nothing is acknowledged that is not kept"
+            "the store has failed; the broker stops, so that it acknowledges nothing that is not stored"
         );
         // Not an orderly end: that would write to the disk that has failed.
         std::process::exit(1);

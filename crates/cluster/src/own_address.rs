@@ -34,7 +34,7 @@ pub fn own_address(endpoints: &[String], give_up: &AtomicBool) -> Option<IpAddr>
                 let tried = problems.join("; ");
                 tracing::warn!(
                     tried,
-                    "waits for a route to the seeds: clusterConfig.host is not set, and is to be where it begins"
+                    "waits for a route to the seeds: clusterConfig.host is not set, so this node takes the address that the route begins at"
                 );
                 said = Some(Instant::now());
             }

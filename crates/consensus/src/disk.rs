@@ -190,7 +190,7 @@ impl Handle for OpenFile {
                 end.synced = end.synced.max(written.min(end.written));
             }),
             Err(error) => {
-                tracing::error!(%error, "a sync of the log failed: nothing is acknowledged from here on");
+                tracing::error!(%error, "a sync of the log failed: nothing is acknowledged from now on");
                 // A second failure changes nothing.
                 drop(self.health.failure.set(format!("sync failed: {error}")));
             }

@@ -86,11 +86,11 @@ async fn leave<C: Command>(
             raft.runtime_config().elect(true);
             tracing::info!(
                 group,
-                "the log has everything again that was acknowledged here"
+                "the log again has everything that was acknowledged here"
             );
         }
         // The log has failed, and says so.
-        Err(error) => tracing::warn!(group, %error, "the floor of the log stays"),
+        Err(error) => tracing::warn!(group, %error, "the floor of the log cannot be removed"),
     }
 }
 

@@ -269,7 +269,7 @@ impl Wal {
     }
 
     fn fail(&self, why: &str) {
-        tracing::error!(why, "the log failed and acknowledges nothing from here on");
+        tracing::error!(why, "the log failed and acknowledges nothing from now on");
         self.condition.send_replace(Condition::Failed(why.into()));
         self.close();
     }
@@ -340,7 +340,7 @@ impl Writer {
     fn end_orderly(&mut self) {
         let has_failed = matches!(self.wal.condition(), Condition::Failed(_));
         if !has_failed && let Err(error) = self.ends.write(&self.wal.health, true) {
-            tracing::warn!(%error, "the end of the log is not written down: what is damaged until the next start may be taken for more");
+            tracing::warn!(%error, "the end of the log cannot be recorded: the next start may take damage for more than it is");
         }
     }
 
@@ -502,7 +502,7 @@ impl Writer {
                     if is_full(&error) {
                         self.wal.set(Condition::Full);
                     } else if self.wal.health.counters.waited_for_files() {
-                        tracing::error!(%error, "the log waits for files or memory of the system");
+                        tracing::error!(%error, "the log waits: the system has no files or memory for it");
                     }
                     if self.closed_within(pause) {
                         return Err(error);

@@ -265,7 +265,7 @@ impl<S: Service> EventLoops<S> {
         for (thread, peer) in self.threads.into_iter().zip(self.remote.peers.iter()) {
             peer.parking.end(thread.thread());
             if thread.join().is_err() {
-                tracing::error!("an event loop ended by a panic");
+                tracing::error!("a panic ended an event loop");
             }
         }
     }
@@ -389,7 +389,7 @@ pub(crate) fn look_after<S: Service>(peers: &[Peer<S>], receivers: &mut VecDeque
 
 pub(crate) fn wake<S: Service>(peer: &Peer<S>) {
     if let Err(error) = peer.waker.wake() {
-        tracing::error!(%error, "a loop could not be woken");
+        tracing::error!(%error, "an event loop cannot be woken");
     }
 }
 

@@ -125,7 +125,7 @@ impl ServedKeys {
         }
         let failure = self.fetch().await.err();
         if let Some(reason) = &failure {
-            tracing::warn!("a key set cannot be read, the last one stays: {reason}");
+            tracing::warn!("a key set cannot be read; the previous one stays in use: {reason}");
         }
         *last = Some(Attempt {
             at: Instant::now(),

@@ -414,7 +414,7 @@ impl Backpressure {
                     client_id = &*excerpt(client.session.client_id()),
                     publishers = hold.of.len(),
                     left_out,
-                    "a subscriber does not keep up; its publishers are held back no longer"
+                    "a subscriber does not keep up; its publishers are no longer held back"
                 );
             }
             turn.base.stats.holds_expired.add(1);

@@ -48,9 +48,9 @@ impl CutOff {
         }
         match (was, self.is_now()) {
             (false, true) => tracing::warn!(
-                "no majority of the cluster is heard: messages of transient sessions go by what was known last"
+                "no contact with a majority of the cluster: messages of transient sessions follow the last known routes"
             ),
-            (true, false) => tracing::info!("a majority of the cluster is heard again"),
+            (true, false) => tracing::info!("contact with a majority of the cluster again"),
             _ => {}
         }
     }

@@ -58,7 +58,7 @@ pub(crate) async fn tell_changes(inspect: Arc<Inspect>) {
         changes = match looked.await {
             Ok(changes) => changes,
             Err(error) => {
-                tracing::error!(%error, "changes of this node are told no more");
+                tracing::error!(%error, "this node no longer announces changes");
                 return std::future::pending().await;
             }
         };

@@ -165,7 +165,7 @@ pub(crate) async fn record_history(inspect: Arc<Inspect>) {
             inspect.history.record(reading, node.cluster_now_ms());
         });
         if let Err(error) = sampled.await {
-            tracing::error!(%error, "the history of this node ends");
+            tracing::error!(%error, "this node no longer records its history");
             return std::future::pending().await;
         }
         wait_ms = until_next_ms(of.node.cluster_now_ms());

@@ -65,7 +65,7 @@ fn complain(from: NodeId, error: &dyn fmt::Display) {
     tracing::error!(
         from = format!("{from:016x}"),
         %error,
-        "a message of another node makes no sense"
+        "a message of another node cannot be understood"
     );
 }
 

@@ -133,7 +133,7 @@ impl SpokenFile {
             };
             tracing::warn!(
                 reason,
-                "which version of the protocol each other member speaks is not known before there is a connection to it"
+                "the protocol versions of other members are unknown until they are connected"
             );
         }
         let kept = read.ok().flatten();

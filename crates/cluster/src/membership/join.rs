@@ -76,7 +76,7 @@ fn note_address(shared: &Shared, members: &[Place]) -> Result<(), StartError> {
             node = format_args!("{:016x}", place.node),
             before,
             now = place.address,
-            "the data folder is that of a node which had another address: the others look for it here from now on"
+            "the data folder is that of a node which had another address: the other nodes now use this one"
         );
     }
     Ok(())

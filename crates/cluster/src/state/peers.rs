@@ -28,7 +28,7 @@ impl Peers {
             tracing::error!(
                 bytes = frame.size(),
                 channel = channel.name(),
-                "what is to be sent is too long; it is dropped"
+                "a message to another node is too long; it is dropped"
             );
             return false;
         }

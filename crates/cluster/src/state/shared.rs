@@ -399,7 +399,7 @@ impl Shared {
 
     pub(crate) fn shut_out(&self, reason: ShutOut) {
         if !self.is_shut_out.swap(true, Relaxed) {
-            tracing::error!(?reason, "this node is not wanted in its cluster any more");
+            tracing::error!(?reason, "the cluster no longer accepts this node");
             self.handler.shut_out(reason);
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn warn_if_open(config: &Config) {
                 files,
                 example = %example.display(),
                 remedy = %format_args!("chmod -R go= {}", folder.display()),
-                "other users of this machine can read what is stored"
+                "other users of this machine can read the data folder"
             );
         }
     }

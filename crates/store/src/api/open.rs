@@ -247,7 +247,7 @@ fn settle_level(
     if noted != Some(level) {
         let set = folder.set_level(level);
         set.map_err(because("the data folder"))?;
-        tracing::info!(%level, "the level of shards that say none");
+        tracing::info!(%level, "the level of shards that record none");
     }
     Ok(())
 }
@@ -347,7 +347,7 @@ fn start_threads(
             let launch = move || {
                 start_thread(number, part, &handles, |outcome| {
                     if let Err(error) = outcome {
-                        tracing::error!(%error, "a further thread of the store has ended");
+                        tracing::error!(%error, "an additional thread of the store has ended");
                     }
                 })
             };

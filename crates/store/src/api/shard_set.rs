@@ -414,7 +414,7 @@ impl<M: Kind> LeveledShards for ShardSet<M> {
                             store = M::NAME,
                             shard = shard.number,
                             %error,
-                            "a shard is not raised for now"
+                            "the level of a shard is not raised for now"
                         ),
                     }
                 }

@@ -169,7 +169,7 @@ impl Store {
             }
             for thread in threads {
                 if thread.join().is_err() {
-                    tracing::error!("a thread of the store ended by a panic");
+                    tracing::error!("a panic ended a thread of the store");
                 }
             }
         }

@@ -21,7 +21,7 @@ pub(crate) fn adopt_incarnation(
 ) {
     tracing::warn!(
         incarnation,
-        "the other nodes have taken this one for dead; its clients have to connect again"
+        "the other nodes have declared this one dead; its clients have to connect again"
     );
     if let Err(error) = folder.raise_incarnation_to(incarnation) {
         return listener.failed(&error.to_string());

@@ -40,7 +40,9 @@ pub(super) async fn watch_log(
         let now = condition.borrow_and_update().clone();
         match now {
             Condition::Working => tracing::debug!("the log can be written"),
-            Condition::Full => tracing::error!("the disk is full: what has to be kept is refused"),
+            Condition::Full => {
+                tracing::error!("the disk is full: requests that have to be stored are refused")
+            }
             Condition::Failed(why) => listener.failed(&why),
         }
         if condition.changed().await.is_err() {

@@ -135,7 +135,7 @@ impl StoreThreads {
             if let Standing::Waits(launch) = std::mem::replace(standing, Standing::Runs)
                 && let Err(error) = launch()
             {
-                tracing::error!(%error, "a further thread of the store cannot start");
+                tracing::error!(%error, "an additional thread of the store cannot start");
                 *standing = Standing::Failed;
                 continue;
             }

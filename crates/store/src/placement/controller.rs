@@ -193,7 +193,7 @@ impl<M: Kind> ReplicaController<M> {
             store = M::NAME,
             shard = self.shard.number,
             error = forgotten.err(),
-            "what the replica here would begin with is gone: other nodes are to send it"
+            "the data that the replica here would start from is gone: other nodes have to send it"
         );
     }
 
@@ -394,7 +394,7 @@ impl<M: Kind> ReplicaController<M> {
                     store = M::NAME,
                     shard = self.shard.number,
                     error,
-                    "a replica cannot be made"
+                    "a replica cannot be created"
                 );
                 self.shard.fault.note(&error);
                 self.shard.close();
@@ -625,5 +625,5 @@ async fn shut_down(group: Option<Arc<Group<Command>>>) {
         }
         sleep(Duration::from_millis(5)).await;
     }
-    tracing::warn!("a group is still in use when it ends");
+    tracing::warn!("a consensus group is still in use when it ends");
 }

@@ -247,7 +247,7 @@ impl<M: Kind> ReplicaController<M> {
             tracing::warn!(
                 store = M::NAME,
                 shard = self.shard.number,
-                "the replica here differs, and stays for now: the others have not told that they have all that it has"
+                "the replica here differs, and stays for now: the other nodes have not confirmed that they have all of its data"
             );
             return;
         }
@@ -258,7 +258,7 @@ impl<M: Kind> ReplicaController<M> {
         tracing::warn!(
             store = M::NAME,
             shard = self.shard.number,
-            "the replica here is made anew from what the others hold"
+            "the replica here is rebuilt from the data of the other nodes"
         );
     }
 
@@ -271,7 +271,7 @@ impl<M: Kind> ReplicaController<M> {
                     store = M::NAME,
                     shard = self.shard.number,
                     error,
-                    "the table of a replica whose log is deleted is removed, too: other nodes are to send it"
+                    "the table of a replica whose log is deleted is removed too: other nodes have to send it"
                 );
                 self.shard.close();
                 self.remove_table().await?;
@@ -323,7 +323,7 @@ async fn read<M: Kind>(shard: Arc<Shard<M>>, services: Arc<NodeServices>, to_rea
     let _alone = alone.expect("the semaphore is never closed");
     let digest = digest::<M>(to_read).await;
     if let Err(error) = &digest {
-        tracing::error!(store = M::NAME, shard = shard.number, %error, "the tables of a replica cannot be read, to compare them");
+        tracing::error!(store = M::NAME, shard = shard.number, %error, "the tables of a replica cannot be read for a comparison");
     }
     if let Some(holds) = shard.comparison.handle_read(entry, digest.ok()) {
         shard.stats.compared.fetch_add(1, Ordering::Relaxed);

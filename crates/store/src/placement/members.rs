@@ -69,7 +69,7 @@ impl<M: Kind> ReplicaController<M> {
                     store = M::NAME,
                     shard = self.shard.number,
                     node = format_args!("{node:016x}"),
-                    "a new replica"
+                    "a shard gets a new replica"
                 );
                 group.add_learner(*node).await
             }
@@ -87,7 +87,7 @@ impl<M: Kind> ReplicaController<M> {
                     store = M::NAME,
                     shard = self.shard.number,
                     voters = %Names(voters),
-                    "other replicas vote"
+                    "the voters of a shard change"
                 );
                 group.change_voters(voters.clone()).await
             }
@@ -110,7 +110,7 @@ impl<M: Kind> ReplicaController<M> {
                     store = M::NAME,
                     shard = self.shard.number,
                     node = format_args!("{node:016x}"),
-                    "another leader"
+                    "a shard gets another leader"
                 );
                 group.transfer_leader(*node).await
             }

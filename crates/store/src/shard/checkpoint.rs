@@ -179,7 +179,7 @@ fn maintain<M: Kind>(table: &ShardTable) {
         tracing::error!(
             store = M::NAME,
             %error,
-            "tables cannot be maintained; they hold what they should, in more space"
+            "tables cannot be compacted; their data is complete, but takes more space"
         );
     }
 }
@@ -286,7 +286,7 @@ async fn write<M: Kind>(
                         store = M::NAME,
                         shard = shard.number,
                         %error,
-                        "a checkpoint cannot be written; the log keeps what it would hold"
+                        "a checkpoint cannot be written; the log keeps its data"
                     );
                 }
                 changes = Some(unwritten);

@@ -382,7 +382,7 @@ impl<M: Kind> Shard<M> {
             store = M::NAME,
             shard = self.number,
             error,
-            "a shard does not serve: what it holds cannot be used"
+            "a shard does not serve: its data cannot be used"
         );
         self.fault.note(error);
         self.close();

@@ -388,7 +388,7 @@ impl<M: Kind> Proposer<M> {
                 shard = self.shard.number,
                 requests = refused.len(),
                 %level,
-                "requests are refused that the level of the shard does not have"
+                "requests are refused, because the level of the shard does not have them"
             );
             self.shard.refuse(&*self.listener, &refused, Failure::Moved);
         }

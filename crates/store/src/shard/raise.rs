@@ -36,7 +36,7 @@ async fn note(folder: Arc<Folder>, level: Level) {
             Ok(Ok(())) => return,
             Ok(Err(error)) if !std::mem::replace(&mut is_told, true) => tracing::error!(
                 %error,
-                "a shard is not raised, and waits, as the format of the data folder cannot be raised"
+                "the level of a shard is not raised yet, because the format of the data folder cannot be raised"
             ),
             Ok(Err(_)) => {}
             // The store ends.
@@ -75,13 +75,13 @@ impl<M: Kind> Replica<M> {
                 if let Some(shards) = shard.shards() {
                     note_level(&Arc::downgrade(&shards));
                 }
-                tracing::info!(store = M::NAME, shard = shard.number, %before, %level, "a shard is raised");
+                tracing::info!(store = M::NAME, shard = shard.number, %before, %level, "the level of a shard is raised");
             }
             None => tracing::info!(
                 store = M::NAME,
                 shard = shard.number,
                 %level,
-                "a raise has come too late, and does nothing"
+                "a raise of the level no longer applies, and does nothing"
             ),
         }
         Applied::Done

@@ -137,7 +137,7 @@ impl<M: Kind> Shard<M> {
                 store = M::NAME,
                 shard = self.number,
                 %error,
-                "what a split has left cannot be made anew: the shard serves, and takes more space"
+                "the tables of a shard cannot be rebuilt after a split: the shard serves, and takes more space"
             );
             true
         });

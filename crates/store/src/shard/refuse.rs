@@ -44,7 +44,7 @@ impl<M: Kind> Shard<M> {
                 shard = self.number,
                 requests = requests.len(),
                 limit = REQUEST_LIMIT,
-                "what is to be kept is too long; it is refused"
+                "requests are too long for the store; they are refused"
             );
             self.refuse(listener, requests, Failure::TooLong);
         }

@@ -309,7 +309,7 @@ impl<M: Kind> Shards<M> {
             tracing::error!(
                 store = M::NAME,
                 shard = number,
-                "a shard is one too many for this node, and is not served"
+                "this node has no room for another shard, and does not serve it"
             );
             return None;
         }

@@ -119,7 +119,7 @@ async fn note_split(folder: Arc<Folder>) {
             Ok(Ok(())) => return,
             Ok(Err(error)) if !std::mem::replace(&mut is_told, true) => tracing::error!(
                 %error,
-                "a shard is not split, and waits, as the format of the data folder cannot be raised"
+                "a shard is not split yet, because the format of the data folder cannot be raised"
             ),
             Ok(Err(_)) => {}
             // The store ends.
@@ -246,7 +246,7 @@ impl<M: Kind> Shard<M> {
                 store = M::NAME,
                 shard = self.number,
                 at,
-                "a split has come too late, and does nothing"
+                "a split no longer applies, and does nothing"
             );
             return Applied::Done;
         }

@@ -275,7 +275,7 @@ impl<M: Kind> ShardWorker<M> {
         tracing::warn!(
             store = M::NAME,
             shard = self.shard.number,
-            "no node leads the shard; what is asked of it is refused"
+            "no node leads the shard; its requests are refused"
         );
         let mut kept = Vec::new();
         let mut look = interval(LOOK);

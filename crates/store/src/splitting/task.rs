@@ -51,7 +51,7 @@ async fn split(splits: &Splits, order: SplitOrder) {
         store = store.name(),
         shard,
         at,
-        "a shard is busy, and is split by itself"
+        "a busy shard is split automatically"
     );
     let outcome = splits.split(store, shard, at).await;
     let outcome = match outcome {

@@ -56,7 +56,7 @@ impl Reserve {
             tracing::warn!(
                 file = %self.path().display(),
                 %error,
-                "no space can be kept for a start or a shutdown on a full disk"
+                "no space can be reserved for a start or a shutdown on a full disk"
             );
         }
     }
@@ -97,8 +97,8 @@ impl Reserve {
         // There may be none.
         match File::options().write(true).open(self.path()) {
             Ok(file) => match file.set_len(0) {
-                Ok(()) => tracing::warn!("the disk is full: the space that was kept is given up"),
-                Err(error) => tracing::warn!(%error, "the space that was kept cannot be given up"),
+                Ok(()) => tracing::warn!("the disk is full: the reserved space is released"),
+                Err(error) => tracing::warn!(%error, "the reserved space cannot be released"),
             },
             Err(error) => tracing::debug!(%error, "no space was kept"),
         }
