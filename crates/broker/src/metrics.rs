@@ -1253,8 +1253,8 @@ mod tests {
     fn page() -> String {
         let mut page = String::from(
             "# Metrics\n\n\
-             What `GET /metrics` on the HTTP port shows, in the text format of Prometheus 0.0.4, or in protocol buffers\n\
-             for those whose `Accept` header prefers them (histograms then have native buckets too). Names that end\n\
+             The metrics that `GET /metrics` on the HTTP port returns, in the text format of Prometheus 0.0.4, or in protocol\n\
+             buffers for clients whose `Accept` header prefers them (histograms then have native buckets too). Names that end\n\
              in `_bytes` or `_seconds` have that unit, all others are counts; those in `_total` only grow. This\n\
              page is generated: `UPDATE_GENERATED=1 cargo test -p herald-broker metrics` writes it.\n\n\
              | Name | Kind | Labels | Meaning |\n|---|---|---|---|\n",
