@@ -17,7 +17,6 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from harness import raw
 from harness.broker import BASE, BINARY, Broker, environment, run
-from harness.listeners import Listeners
 from harness.raw import PUBLISH
 from harness.wait import DEADLINE_S, until
 
@@ -642,7 +641,7 @@ def test_each_command_of_the_page_does_what_it_says(stage, keys, tmp_path):
     away.disconnect()
     for args in commands:
         with stage.client("press-17", props={"session_expiry": 600}) as client, stage.client("hmi-9"):
-            client.subscribe("plant/+/state", qos=1)
+            client.subscribe("plant/+/state", "$share/jobs/orders/#", qos=1)
             url = f"http://127.0.0.1:{stage.http_port}"
             if args[:2] == ["context", "add"]:
                 args[args.index("--url") + 1] = url

@@ -1,7 +1,9 @@
 """What any node answers for all of them, and what it says when one is silent."""
 
+import contextlib
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -61,6 +63,54 @@ def test_each_node_finds_the_clients_of_all(cluster, name):
     assert ask(cluster.nodes[0], f"/api/v1/clients/{name}0d")[0] == 404
     for client in clients:
         client.close()
+
+
+def test_each_node_knows_the_members_of_a_group_and_what_waits_for_them(cluster, name):
+    group = f"$share/{name}/{name}/t"
+    members = "/api/v1/shared-groups/members?filter=" + urllib.parse.quote(group, safe="")
+    path = f"/api/v1/clients/{name}"
+    with contextlib.ExitStack() as stack:
+        for number, node in enumerate(cluster.nodes):
+            away = node.client(f"{name}away{number}", props={"session_expiry": 600})
+            away.subscribe(group, qos=1)
+            away.disconnect()
+            until(lambda n=number: ask(cluster.nodes[0], f"{path}away{n}")[1]["state"] == "away", what="the absence")
+        publisher = stack.enter_context(cluster.nodes[0].client(f"{name}p"))
+        for number in range(30):
+            publisher.published(f"{name}/t", str(number), qos=1)
+        for number, node in enumerate(cluster.nodes):
+            for kind in "dt":
+                props = {"session_expiry": 600} if kind == "d" else None
+                client = stack.enter_context(node.client(f"{name}{number}{kind}", props=props))
+                client.subscribe(group, qos=1)
+        for node in cluster.nodes:
+
+            def row() -> dict | None:
+                status, page = ask(node, "/api/v1/shared-groups?limit=500")
+                assert status == 200 and page["partial"] == []
+                return next((row for row in page["items"] if row["given_filter"] == group), None)
+
+            # Other nodes tell of members a moment after SUBACK.
+            said = []
+
+            def counted() -> bool:
+                said[:] = [(of := row()) and (of["members"], of["online"], of["lag"])]
+                return said == [(9, 6, 30)]
+
+            until(counted, what=lambda: f"the counts at {node.id}, which says {said}", timeout=20)
+            rows, after = [], ""
+            while after is not None:
+                status, page = ask(node, f"{members}&limit=2{after}")
+                assert status == 200 and page["partial"] == [], page
+                rows += page["items"]
+                after = page["next"] and f"&after={page['next']}"
+            assert [row["client_id"].removeprefix(name) for row in rows[:6]] == ["0d", "1d", "2d", "away0", "away1", "away2"]
+            assert sorted(row["client_id"].removeprefix(name) for row in rows[6:]) == ["0t", "1t", "2t"]
+            homes = {node.id for node in cluster.nodes}
+            for kind in (rows[:3], rows[6:]):
+                assert {row["node"] for row in kind} == homes and all(row["state"] == "connected" for row in kind)
+            assert all((row["state"], row["node"], row["in_flight"]) == ("away", None, None) for row in rows[3:6]), rows
+            assert sum(row["waiting"] for row in rows[3:6]) == 30 and all(row["waiting"] == 0 for row in rows[:3] + rows[6:])
 
 
 def test_a_client_is_subscribed_from_any_node(cluster, name):

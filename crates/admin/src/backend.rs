@@ -13,11 +13,11 @@ use zeroize::Zeroizing;
 use crate::api::{
     AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, Ban, BusyClient, BusyOrder, BusyRole,
     BusyTopic, Client, ClientOrder, ClientRow, ClientState, DropRow, DropTotals, EventKind,
-    FailedLoginsRow, Gone, Happened, History, HolderRow, ListenerRow, Match, MatchRequest, Message,
-    NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, PublishedMessage, QueueOrder,
-    QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow, RetainedLevelRow, RetainedRow,
-    SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow, WatchedClient,
+    FailedLoginsRow, Gone, GroupMember, Happened, History, HolderRow, ListenerRow, Match,
+    MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
+    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow,
+    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow,
+    Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -291,8 +291,8 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
         budget: Duration,
     ) -> Asked<SubscriptionChanged>;
 
-    /// Shared groups in the order of their filters as they are given at SUBSCRIBE.
-    fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>>;
+    /// What it knows of shared groups.
+    fn groups(&self) -> Arc<dyn Groups>;
 
     /// Who would get a message.
     fn matching(&self, request: MatchRequest, budget: Duration) -> Asked<Match>;
@@ -370,6 +370,16 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
 
     /// Takes a ban back.
     fn unban(&self, id: u64) -> Asked<()>;
+}
+
+/// What a broker knows of shared groups.
+pub trait Groups: fmt::Debug + Send + Sync + 'static {
+    /// Shared groups in the order of their filters as they are given at SUBSCRIBE.
+    fn list(&self, range: Range) -> Asked<Found<SharedGroupRow>>;
+
+    /// Members of the shared group that a filter, as it is given at SUBSCRIBE, makes sessions members of. Durable ones come first, in the
+    /// order of client identifiers; then the others, by node.
+    fn members(&self, filter: String, range: Range) -> Asked<Found<GroupMember>>;
 }
 
 /// What a broker knows of who is busy, or tries to be.

@@ -29,8 +29,8 @@ mod unread;
 mod worker;
 
 pub use backend::{
-    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
-    MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
+    LoginAttempt, MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
 };
 pub use pace::{Debt, thread_cpu};
 pub use rights::{

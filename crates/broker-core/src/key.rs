@@ -28,12 +28,13 @@ impl SessionKey {
         Key::from_bits(self.0 & ((1 << KEY_BITS) - 1))
     }
 
-    pub(crate) fn to_bits(self) -> u64 {
+    /// As a number, which sorts as the key does.
+    pub fn to_bits(self) -> u64 {
         self.0
     }
 
     /// `None` for 0, the broker itself.
-    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+    pub fn from_bits(bits: u64) -> Option<Self> {
         (bits >> KEY_BITS != 0).then_some(Self(bits))
     }
 }

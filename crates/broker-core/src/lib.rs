@@ -73,7 +73,7 @@ pub use routes::{MatchCache, MatchSet, NodeTarget, Routes, RoutesUnknown, Target
 pub use session::unreleased::Unreleased;
 pub use session_drops::SessionDrops;
 pub use settings::Settings;
-pub use shared::groups::{Group, Member};
+pub use shared::groups::{Group, GroupCounts, Member};
 pub use stats::{BrokerStats, ClosedBeforeConnect, sum};
 pub use subscribe::asked::{Change as SubscriptionChange, ChangeSubscription, Changed};
 pub use subscribe::on_behalf::{AwaySession, admit_away};

@@ -1,4 +1,4 @@
-//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `match`, `shards`, `nodes`, `settings`, `drops`, `alarms`, `failed-logins`, `refused-logins`, `queues`,
+//! `heraldmq clients`, `client`, `sessions`, `disconnect`, `subscriptions`, `groups`, `group`, `match`, `shards`, `nodes`, `settings`, `drops`, `alarms`, `failed-logins`, `refused-logins`, `queues`,
 //! `queue`, `retained`, `stats`, `top`, `events`: what is in a running broker, from any of its nodes, by the HTTP API.
 //!
 //! Deliberately absent: what is asked of which node; the one at `--url` asks the others.
@@ -7,6 +7,7 @@ mod alarms;
 mod cells;
 mod client;
 mod failed_logins;
+mod groups;
 mod lists;
 mod live;
 mod matching;
@@ -22,6 +23,7 @@ use crate::failure::Failure;
 use alarms::AlarmsArguments;
 use client::{ClientArguments, DisconnectArguments};
 use failed_logins::FailedLoginsArguments;
+use groups::{GroupArguments, GroupsArguments};
 use lists::{
     ClientsArguments, DropsArguments, NodesArguments, SessionsArguments, SettingsArguments,
     ShardsArguments, SubscriptionsArguments,
@@ -40,6 +42,8 @@ pub(crate) enum Command {
     #[command(visible_alias = "kick")]
     Disconnect(DisconnectArguments),
     Subscriptions(SubscriptionsArguments),
+    Groups(GroupsArguments),
+    Group(GroupArguments),
     Match(MatchArguments),
     Sessions(SessionsArguments),
     Drops(DropsArguments),
@@ -63,6 +67,8 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Client(arguments) => client::one(arguments),
         Command::Disconnect(arguments) => client::disconnect(arguments),
         Command::Subscriptions(arguments) => lists::subscriptions(arguments),
+        Command::Groups(arguments) => groups::groups(arguments),
+        Command::Group(arguments) => groups::group(arguments),
         Command::Match(arguments) => matching::matching(arguments),
         Command::Sessions(arguments) => lists::sessions(arguments),
         Command::Drops(arguments) => lists::drops(arguments),

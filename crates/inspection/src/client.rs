@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{At, BigNumber, Missing, NodeId};
+use crate::{At, BigNumber, ClientState, Missing, NodeId};
 
 /// A part of the list of clients.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -126,20 +126,6 @@ pub struct ClientRow {
     /// How it is held; `null`: it was not within the last minute, or it is not known.
     #[serde(default)]
     pub held: Option<PublisherHold>,
-}
-
-/// Where a client is in its life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientState {
-    /// Its CONNECT is not answered.
-    Connecting,
-    /// It is connected.
-    Connected,
-    /// Its connection ends.
-    Closing,
-    /// It has a session, and no connection.
-    Away,
 }
 
 /// A client in full.
@@ -387,19 +373,4 @@ pub struct SubscriptionRow {
     pub node: Option<NodeId>,
     /// What people call that node.
     pub node_name: Option<String>,
-}
-
-/// A shared group.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SharedGroupRow {
-    /// The subscription that makes sessions members, as it is given at SUBSCRIBE.
-    pub given_filter: String,
-    /// Its name.
-    pub group: String,
-    /// Its topic filter.
-    pub filter: String,
-    /// How many sessions are in it.
-    pub members: u64,
-    /// How many of them are connected.
-    pub online: u64,
 }

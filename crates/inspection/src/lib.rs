@@ -15,6 +15,7 @@ mod answer;
 mod client;
 mod event;
 mod form;
+mod group;
 mod matching;
 pub mod merge;
 mod messages;
@@ -27,14 +28,15 @@ mod value;
 
 pub use answer::{Answer, Missing, MissingReason, Refusal};
 pub use client::{
-    ChangePart, Client, ClientPart, ClientRow, ClientState, ClientsPart, Connection, Departure,
-    Ending, Gone, HeldReason, InboxPart, PublisherHold, Queue, RecentDrop, RecordPart, Session,
-    SharedGroupRow, SubscriptionRow, SubscriptionsOf, WaitsFor, WillOf,
+    ChangePart, Client, ClientPart, ClientRow, ClientsPart, Connection, Departure, Ending, Gone,
+    HeldReason, InboxPart, PublisherHold, Queue, RecentDrop, RecordPart, Session, SubscriptionRow,
+    SubscriptionsOf, WaitsFor, WillOf,
 };
 pub use event::{
     Event, EventKind, EventSubject, EventsPart, EventsQuestion, Missed, Place, SubjectState,
 };
 pub use form::{Asked, Unreadable};
+pub use group::{GroupMember, GroupShare, MembersPart, MembersQuestion, SharedGroupRow};
 pub use matching::{
     AclPart, DecidedBy, DropRow, MatchCounts, MatchPart, Outcome, PlacedDrop, QueueLimit, Receiver,
     Verdict,
@@ -56,4 +58,6 @@ pub use question::{
     NodeCommand, Question, SessionQuestion, TokenHash,
 };
 pub use shard::{HalfStatus, LedShard, LoadStatus, ShardHolds, SplitStatus};
-pub use value::{At, BigNumber, Limit, NodeId, Sequence, ShardName, StoreName, UnixMs};
+pub use value::{
+    At, BigNumber, ClientState, Limit, NodeId, Sequence, ShardName, StoreName, UnixMs,
+};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Alarm, At, BigNumber, Limit, NodeId, Sequence};
+use crate::{Alarm, At, BigNumber, Limit, MembersPart, MembersQuestion, NodeId, Sequence};
 
 /// A question about messages, or about clients by what they do.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -83,6 +83,8 @@ pub enum MessagesQuestion {
         /// How many.
         limit: Limit,
     },
+    /// The members of a shared group, and what waits for them.
+    Members(MembersQuestion),
 }
 
 /// What a node answers.
@@ -113,6 +115,8 @@ pub enum MessagesAnswer {
     SessionDrops(Vec<SessionDrops>),
     /// Who has held whom back.
     Holders(Vec<HolderRow>),
+    /// Members of a shared group.
+    Members(MembersPart),
     /// What it has counted; `None`: the client is not here.
     Watched(Option<WatchedClient>),
     /// It does not know the question.

@@ -1,4 +1,4 @@
-//! What questions and answers are made of: nodes, stores, moments and large numbers.
+//! What questions and answers are made of: nodes, stores, states of clients, moments and large numbers.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -47,6 +47,20 @@ pub enum StoreName {
     Inbox,
     /// Retained messages.
     Retain,
+}
+
+/// Where a client is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientState {
+    /// Its CONNECT is not answered.
+    Connecting,
+    /// It is connected.
+    Connected,
+    /// Its connection ends.
+    Closing,
+    /// It has a session, and no connection.
+    Away,
 }
 
 /// A moment: RFC 3339 in UTC with milliseconds. What a peer sends is taken as it is, and is not checked.

@@ -45,7 +45,9 @@ pub use rule::{
 pub use setting::{Setting, SettingElsewhere, SettingRow};
 pub use shard::{ShardHolds, ShardRow, Voter};
 pub use stats::{Counts, NodeStats, Stats};
-pub use subscription::{NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow};
+pub use subscription::{
+    GroupMember, NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow,
+};
 pub use top::{BusyClient, BusyOrder, BusyRates, BusyRole, BusyTopic, ClientRates, WatchedClient};
 
 use std::fmt;

@@ -90,4 +90,29 @@ pub struct SharedGroupRow {
     pub members: u64,
     /// How many of them are connected.
     pub online: u64,
+    /// Messages that its members have not acknowledged: they wait in the members' queues or are in flight. Those that a member has by other
+    /// subscriptions are among them. `null`: the groups of the page have more members than a node looks at, or a node runs a
+    /// version that does not count them.
+    #[serde(default)]
+    pub lag: Option<u64>,
+}
+
+/// A member of a shared group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct GroupMember {
+    /// The client identifier.
+    pub client_id: String,
+    /// Whether its session outlives its connection.
+    pub durable: bool,
+    /// Where in its life it is; `null`: no node that has answered knows it.
+    pub state: Option<ClientState>,
+    /// The node that the client is connected to; `null`: it is away, or not known.
+    pub node: Option<NodeId>,
+    /// What people call that node.
+    pub node_name: Option<String>,
+    /// Messages that the client has not acknowledged, by all its subscriptions: they wait in its queue or are in flight. `null`: no node that
+    /// has answered knows it.
+    pub waiting: Option<u64>,
+    /// Those of them that are in flight; `null`: the client is away, or its node has not answered.
+    pub in_flight: Option<u64>,
 }

@@ -127,6 +127,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(subscriptions::list))
             .routes(routes!(subscriptions::of_client))
             .routes(routes!(subscriptions::groups))
+            .routes(routes!(subscriptions::members))
             .routes(routes!(matching::matching))
             .routes(routes!(rules::test))
             .routes(routes!(rules::list))

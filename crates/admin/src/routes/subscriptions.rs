@@ -8,7 +8,9 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{Body, BudgetParams, ListParams, Params, Segment};
-use crate::api::{NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow};
+use crate::api::{
+    GroupMember, NewSubscription, SharedGroupRow, SubscriptionChanged, SubscriptionRow,
+};
 use crate::api_state::{ListTurn, Turn};
 use crate::backend::Broker;
 use crate::page::{List, Page};
@@ -161,6 +163,41 @@ pub(super) async fn groups(
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<SharedGroupRow>>, Problem> {
     let list = List::new("shared-groups", &[]);
-    let found = broker.shared_groups(params.range(&list)?).await?;
+    let found = broker.groups().list(params.range(&list)?).await?;
+    Ok(Json(found.page(&list)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MembersQuery {
+    /// The subscription that makes sessions members, as it is given at SUBSCRIBE, such as `$share/workers/jobs/#`.
+    filter: String,
+    /// The most items, 1 to 500; 100 if it is not given.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 500)]
+    limit: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// How long the answer may take, 50 to 5000 ms; 1000 if it is not given. What has not come then is in `partial`.
+    #[param(value_type = Option<u64>, minimum = 50, maximum = 5000)]
+    budget_ms: Option<String>,
+}
+
+/// The members of a shared group: durable sessions in the order of client identifiers, then the others by node. 404: no session is in
+/// such a group.
+#[utoipa::path(get, path = "/api/v1/shared-groups/members", operation_id = "list_members_of_shared_group", tag = "subscriptions", params(MembersQuery), responses((status = 200, description = "A page of members", body = Page<GroupMember>)))]
+pub(super) async fn members(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(query): Params<MembersQuery>,
+) -> Result<Json<Page<GroupMember>>, Problem> {
+    let list = List::new("members", &[Some(&query.filter)]);
+    let params = ListParams {
+        limit: query.limit,
+        after: query.after,
+        budget_ms: query.budget_ms,
+    };
+    let range = params.range(&list)?;
+    let found = broker.groups().members(query.filter, range).await?;
     Ok(Json(found.page(&list)))
 }

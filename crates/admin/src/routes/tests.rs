@@ -282,6 +282,7 @@ async fn parameters_that_cannot_be_used_are_named() {
         "/api/v1/drops?client_id=a",
         "/api/v1/nodes?all=1",
         "/api/v1/shared-groups?prefix=a",
+        "/api/v1/shared-groups/members",
         "/api/v1/clients/a/subscriptions?prefix=a",
     ] {
         let answer = stage.send("GET", path, &Value::Null).await;

@@ -160,6 +160,8 @@ pub struct ClientSummary {
     pub durable: bool,
     /// Messages that wait in this loop.
     pub queued: u64,
+    /// Deliveries that are not acknowledged.
+    pub in_flight: u64,
     /// The most that may wait.
     pub queue_limit: u64,
     /// Its class.
@@ -181,8 +183,6 @@ pub struct ClientDetail {
     pub epoch: Option<u64>,
     /// The inbox shard that has it.
     pub shard: Option<u16>,
-    /// Deliveries that are not acknowledged.
-    pub in_flight: u64,
     /// What holds back QoS 1 and 2 messages that wait in this loop.
     pub waits_for: Option<HeldBack>,
     /// Bytes of all deliveries held, waiting and in flight.

@@ -52,6 +52,7 @@ pub(super) fn summary(
         address: peer.map(|peer| peer.to_string()),
         durable: session.is_durable(),
         queued: session.queue_len() as u64,
+        in_flight: session.in_flight() as u64,
         queue_limit: view
             .settings
             .policy_of(class_of(session))
@@ -87,7 +88,6 @@ pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, key: Key, client: &Clien
         expiry_s: session.session_expiry(),
         epoch: stored.map(|stored| stored.epoch),
         shard: inbox.map(|inbox| inbox.shard()),
-        in_flight: session.in_flight() as u64,
         waits_for: session.held_back(),
         queue_bytes: session.queue_bytes(),
         queue_bytes_limit: policy.queue_bytes,

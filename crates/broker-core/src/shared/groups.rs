@@ -7,6 +7,7 @@
 //! decides instead, by its client identifier: all its messages go to the same member, also after it has
 //! reconnected, and a change of members moves only the publishers of the member that came or went.
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -118,6 +119,21 @@ pub struct Member {
     pub(crate) by: By,
     pub(crate) wanted: Wanted,
     pub(crate) gauge: Arc<Gauge>,
+}
+
+/// Members of a group as one node counts them. A session that two nodes or both halves of a split shard name counts twice until
+/// only one of them does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupCounts {
+    /// Sessions that live as long as their connections to this node.
+    pub sessions: usize,
+    /// Durable sessions, wherever they are.
+    pub durable: usize,
+    /// Those of them of which a loop has told the group that their clients are connected to this node. A new member of a shard that
+    /// another node leads is not among them until it is connected again.
+    pub durable_online: usize,
+    /// Other nodes with members that live as long as their connections.
+    pub nodes: usize,
 }
 
 /// The sessions that share the messages of one filter under one name.
@@ -297,11 +313,53 @@ impl Group {
         count.checked_ilog2().map_or(0, |log| 1 << log)
     }
 
-    /// How many members are known, and how many of them are connected.
-    pub fn counts(&self) -> (usize, usize) {
-        let members = self.members();
-        let online = members.iter().filter(|member| member.gauge.is_online());
-        (members.len(), online.count())
+    /// How many members this node counts.
+    pub fn counts(&self) -> GroupCounts {
+        let mut counts = GroupCounts::default();
+        for member in self.members.lock().list() {
+            match member.who {
+                Who::Session(_) => counts.sessions += 1,
+                Who::Durable(_) => {
+                    counts.durable += 1;
+                    counts.durable_online += usize::from(member.gauge.is_online());
+                }
+                Who::Node(_) => counts.nodes += 1,
+            }
+        }
+        counts
+    }
+
+    /// The first `limit` members that live as long as their connections to this node, in the order of keys, behind a key.
+    pub fn sessions(&self, after: Option<SessionKey>, limit: usize) -> BTreeSet<SessionKey> {
+        let mut first = BTreeSet::new();
+        for member in self.members().iter() {
+            if let Who::Session(session) = member.who
+                && after.is_none_or(|after| session > after)
+            {
+                first.insert(session);
+                if first.len() > limit {
+                    first.pop_last();
+                }
+            }
+        }
+        first
+    }
+
+    /// Client identifiers of the first `limit` durable members behind an identifier, in their order.
+    pub fn durable(&self, after: Option<&str>, limit: usize) -> BTreeSet<Arc<str>> {
+        let mut first = BTreeSet::new();
+        for member in self.members().iter() {
+            if let Who::Durable(client) = &member.who
+                && after.is_none_or(|after| &**client > after)
+            {
+                // Both halves of a shard that is split may name a session.
+                first.insert(Arc::clone(client));
+                if first.len() > limit {
+                    first.pop_last();
+                }
+            }
+        }
+        first
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -484,6 +542,58 @@ mod tests {
     }
 
     #[test]
+    fn members_are_counted_by_kind_and_listed_in_order_behind_a_place() {
+        let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
+        let key = |slot| {
+            let generation = 0;
+            SessionKey::new(0, Key { slot, generation })
+        };
+        // So many that the group keeps them by place.
+        for slot in [5, 3, 1, 4, 2] {
+            group.join(member(slot, 1, true));
+        }
+        for (name, shard, home) in [
+            ("cyd", 1, None),
+            ("ann", 1, Some(key(9))),
+            ("ann", 2, Some(key(9))),
+            ("bob", 1, None),
+        ] {
+            let gauge = Arc::new(Gauge::default());
+            gauge.set_home(home);
+            gauge.show(0, home.is_some());
+            group.join(Member {
+                who: Who::Durable(name.into()),
+                by: By { shard, ..By::OWN },
+                gauge,
+                ..member(0, 0, false)
+            });
+        }
+        group.join(Member {
+            who: Who::Node(7),
+            ..member(0, 1, true)
+        });
+        let counts = GroupCounts {
+            sessions: 5,
+            durable: 4,
+            durable_online: 2,
+            nodes: 1,
+        };
+        assert_eq!(group.counts(), counts);
+        let slots = |after, limit| -> Vec<u32> {
+            let sessions = group.sessions(after, limit).into_iter();
+            sessions.map(|session| session.key().slot).collect()
+        };
+        assert_eq!(slots(None, 2), [1, 2]);
+        assert_eq!(slots(Some(key(2)), 9), [3, 4, 5]);
+        let names = |after, limit| -> Vec<String> {
+            let durable = group.durable(after, limit).into_iter();
+            durable.map(|name| name.to_string()).collect()
+        };
+        assert_eq!(names(None, 2), ["ann", "bob"]);
+        assert_eq!(names(Some("ann"), 9), ["bob", "cyd"]);
+    }
+
+    #[test]
     fn an_offline_member_gets_messages_when_nobody_is_online() {
         let group = Group::new(NonZeroU32::MIN, "$share/g/t".into(), false);
         assert!(group.join(member(1, 0, false)));
@@ -519,7 +629,7 @@ mod tests {
                     group.choose_for_all_nodes(&members, 1, (&origin, QoS::AtLeastOnce), all);
                 chosen.map(|member| member.who.clone())
             });
-            let chosen: std::collections::BTreeSet<_> = chosen.collect();
+            let chosen: BTreeSet<_> = chosen.collect();
             assert_eq!(chosen.len(), if ordered { 1 } else { 4 });
         }
     }
@@ -545,7 +655,7 @@ mod tests {
             chosen.map(|member| member.who.clone())
         };
         let all = |qos| (0..4).map(move |online| chosen(qos, online));
-        let distinct = |qos| all(qos).collect::<std::collections::BTreeSet<_>>().len();
+        let distinct = |qos| all(qos).collect::<BTreeSet<_>>().len();
         assert_eq!(distinct(QoS::ExactlyOnce), 1);
         assert_eq!(distinct(QoS::AtLeastOnce), 4);
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use admin::api::{
     AclAnswer, AclQuestion, AclRules, AclSubject, Ban, BigNumber, Client, ClientOrder, ClientRow,
-    ClientState, DropRow, DropTotals, Gone, Happened, History, ListenerRow, Match, MatchRequest,
-    Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached,
+    ClientState, DropRow, DropTotals, Gone, GroupMember, Happened, History, ListenerRow, Match,
+    MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached,
     PublishedMessage, Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
     RetainedRow, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
     Voter,
@@ -18,14 +18,18 @@ use admin::cluster::{Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach
 use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
-    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
-    LoginSession, MetricsFormat, NodeCommand, QueueQuestion, Range, Role, SessionQuestion, Traffic,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, QueueQuestion, Range, Role,
+    SessionQuestion, Traffic,
 };
 use authorization::Action;
 use futures_util::FutureExt as _;
 use inspection::merge;
-use inspection::{Answer, AskedChange, ClientsQuestion, DropsQuestion, Part, Question, short};
-use mqtt_proto::{filter_matches, validate_topic_filter};
+use inspection::{
+    Answer, AskedChange, ClientsQuestion, DropsQuestion, Limit, MembersQuestion, MessagesAnswer,
+    MessagesQuestion, Part, Question, short,
+};
+use mqtt_proto::{SubscriptionFilter, filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
 use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use store::ReplicaFault;
@@ -336,23 +340,8 @@ impl Broker for Asking {
         async move { subscriptions::change(&inspect, client_id, change, budget).await }.boxed()
     }
 
-    fn shared_groups(&self, range: Range) -> Asked<Found<SharedGroupRow>> {
-        let inspect = Arc::clone(&self.0);
-        async move {
-            let question = Question::SharedGroups {
-                after: range.after.clone().unwrap_or_default(),
-                limit: range.limit,
-            };
-            let answers = gather::all(&inspect, question, range.budget).await;
-            let (parts, partial) = gather::sort(answers, "shared_groups", |answer| match answer {
-                Answer::SharedGroups(part) => Some(part),
-                _ => None,
-            });
-            let parts = parts.into_iter().map(|(.., part)| part).collect();
-            let found = merge::shared_groups(parts, range.limit.into());
-            Ok(found_to_api(found, partial))
-        }
-        .boxed()
+    fn groups(&self) -> Arc<dyn Groups> {
+        Arc::new(AskingGroups(Arc::clone(&self.0)))
     }
 
     fn matching(&self, request: MatchRequest, budget: Duration) -> Asked<Match> {
@@ -1082,6 +1071,71 @@ fn shard_rows(status: &ClusterStatus, own_name: &str) -> Vec<ShardRow> {
         last_decision: shard.split.clone(),
     };
     status.shards.iter().map(row).collect()
+}
+
+/// Shared groups as the API sees them.
+#[derive(Debug)]
+struct AskingGroups(Arc<Inspect>);
+
+impl Groups for AskingGroups {
+    fn list(&self, range: Range) -> Asked<Found<SharedGroupRow>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let question = Question::SharedGroups {
+                after: range.after.unwrap_or_default(),
+                limit: range.limit,
+            };
+            let answers = gather::all(&inspect, question, range.budget).await;
+            let (parts, partial) = gather::sort(answers, "shared_groups", |answer| match answer {
+                Answer::SharedGroups(part) => Some(part),
+                _ => None,
+            });
+            let parts = parts.into_iter().map(|(.., part)| part).collect();
+            let found = merge::shared_groups(parts, range.limit.into());
+            Ok(found_to_api(found, partial))
+        }
+        .boxed()
+    }
+
+    fn members(&self, filter: String, range: Range) -> Asked<Found<GroupMember>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            check_group(&filter)?;
+            let is_first = range.after.is_none();
+            let question = MessagesQuestion::Members(MembersQuestion {
+                filter: filter.clone(),
+                after: range.after,
+                limit: Limit(range.limit),
+            });
+            let part = |answer| match answer {
+                MessagesAnswer::Members(part) => Some(part),
+                _ => None,
+            };
+            let parts = messages::ask(&inspect, question, range.budget, "members", part);
+            let (parts, partial) = parts.await;
+            let found = merge::group_members(parts, range.limit.into());
+            let is_empty = found.items.is_empty() && found.last.is_none();
+            if is_first && is_empty && partial.is_empty() {
+                let shown = broker_core::excerpt(&filter);
+                let why = format!("no session subscribes to {shown:?}");
+                return Err(Problem::new(Kind::NotFound, why).with("kind", "shared_group"));
+            }
+            Ok(found_to_api(found, partial))
+        }
+        .boxed()
+    }
+}
+
+/// Whether a subscription makes sessions members of a group.
+fn check_group(filter: &str) -> Result<(), Problem> {
+    match SubscriptionFilter::parse(filter) {
+        Ok(parsed) if parsed.shared.is_some() => Ok(()),
+        Ok(_) => {
+            let why = "`filter` is to begin with `$share/`, `$oshare/` or `$queue/`";
+            Err(Problem::parameter("filter", why))
+        }
+        Err(error) => Err(Problem::parameter("filter", format!("`filter`: {error}"))),
+    }
 }
 
 #[cfg(test)]

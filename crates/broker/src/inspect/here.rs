@@ -19,8 +19,8 @@ use super::rows::{self, Own};
 use super::state::{Inspect, LEFT};
 use super::wire::{ToApi as _, ToWire};
 use super::{
-    alarms, events, failed_logins, login, loops, lost, matching, node, queues, retained, stores,
-    subscribing, top,
+    alarms, events, failed_logins, groups, login, loops, lost, matching, node, queues, retained,
+    stores, subscribing, top,
 };
 use crate::history;
 use crate::listeners::Listening;
@@ -88,8 +88,8 @@ impl Inspect {
                 Answer::SubscriptionsOf(self.subscriptions_here(&client_id, &after, limit).await?)
             }
             Question::SharedGroups { after, limit } => {
-                let rows = matching::groups(&self.node, &after);
-                Answer::SharedGroups(Part::new(rows, usize::from(limit.min(LARGEST_LIMIT))))
+                let limit = usize::from(limit.min(LARGEST_LIMIT));
+                Answer::SharedGroups(groups::list(&self.node, &after, limit).await?)
             }
             Question::Match {
                 topic,
@@ -147,6 +147,10 @@ impl Inspect {
             Question::Messages(MessagesQuestion::Holders { limit }) => {
                 let rows = lost::holders_here(&self.node, &self.own(), limit);
                 Answer::Messages(MessagesAnswer::Holders(rows))
+            }
+            Question::Messages(MessagesQuestion::Members(question)) => {
+                let part = groups::members(&self.node, &self.own(), &question).await?;
+                Answer::Messages(MessagesAnswer::Members(part))
             }
             Question::Messages(MessagesQuestion::Watch { client_id }) => {
                 let watched = top::watched_here(&self.node, client_id).await?;
@@ -209,6 +213,7 @@ impl Inspect {
             | MessagesQuestion::EndedAlarms
             | MessagesQuestion::SessionDrops { .. }
             | MessagesQuestion::Holders { .. }
+            | MessagesQuestion::Members(_)
             | MessagesQuestion::Purge { .. }
             | MessagesQuestion::BusyClients { .. }
             | MessagesQuestion::BusyTopics { .. }

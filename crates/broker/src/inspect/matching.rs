@@ -7,7 +7,7 @@ use authorization::Action;
 use broker_core::inspect::MatchingSession;
 use broker_core::{Reason, SessionKey};
 use inspection::merge::full;
-use inspection::{MatchPart, Outcome, Part, QueueLimit, Receiver, SharedGroupRow};
+use inspection::{MatchPart, Outcome, Part, QueueLimit, Receiver};
 use mqtt_proto::QoS;
 use mqtt_session::{DropReason, Policy, Qos0Inbox, QueueFull};
 
@@ -149,22 +149,4 @@ pub(super) fn reason_of_full() -> String {
 fn queue_limit(policy: &Policy) -> QueueLimit {
     let makes_room = policy.queue_full == QueueFull::DropOldest;
     QueueLimit(policy.queue_messages.into(), makes_room)
-}
-
-/// Shared groups of which this node knows members, in the order of their filters as they are given at SUBSCRIBE.
-pub(super) fn groups(node: &Arc<Node>, after: &str) -> impl Iterator<Item = SharedGroupRow> {
-    let mut groups = node.routes.groups();
-    groups.retain(|group| group.filter() > after);
-    groups.sort_by(|one, other| one.filter().cmp(other.filter()));
-    groups.into_iter().map(|group| {
-        let (members, online) = group.counts();
-        let (name, filter) = shared_parts(group.filter());
-        SharedGroupRow {
-            given_filter: group.filter().to_owned(),
-            group: name.unwrap_or_default().to_owned(),
-            filter: filter.to_owned(),
-            members: members as u64,
-            online: online as u64,
-        }
-    })
 }

@@ -16,6 +16,7 @@ mod changes;
 mod events;
 mod failed_logins;
 mod gather;
+mod groups;
 mod here;
 mod known;
 mod login;

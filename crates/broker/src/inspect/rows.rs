@@ -172,7 +172,7 @@ pub(super) fn client(own: &Own, detail: ClientDetail, now: At) -> Client {
             class: own.class(summary.class),
             epoch: detail.epoch.map(BigNumber::from),
         }),
-        in_flight: Some(detail.in_flight),
+        in_flight: Some(summary.in_flight),
         waits_for: detail.waits_for.map(|waits_for| match waits_for {
             HeldBack::ReceiveMaximum => WaitsFor::ReceiveMaximum,
             HeldBack::PacketIdentifiers => WaitsFor::PacketIdentifiers,

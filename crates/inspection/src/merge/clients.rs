@@ -1,11 +1,11 @@
-//! Lists of clients and shared groups, and one client.
+//! Lists of clients, and one client.
 
 use std::collections::BTreeMap;
 
 use super::Merged;
 use crate::{
-    At, BigNumber, Client, ClientPart, ClientRow, ClientState, ClientsPart, InboxPart, Part, Queue,
-    RecordPart, Session, SharedGroupRow, SubscriptionsOf,
+    At, BigNumber, Client, ClientPart, ClientRow, ClientState, ClientsPart, InboxPart, Queue,
+    RecordPart, Session, SubscriptionsOf,
 };
 
 /// One page of the clients of all nodes.
@@ -61,39 +61,6 @@ pub fn longest_held(parts: Vec<ClientsPart>, limit: usize) -> Merged<ClientRow> 
         items,
         last: None,
         scanned,
-    }
-}
-
-/// One page of the shared groups of all nodes. Each node knows its own members, and those that shards tell of.
-pub fn shared_groups(parts: Vec<Part<SharedGroupRow>>, limit: usize) -> Merged<SharedGroupRow> {
-    let ends = parts.iter().filter(|part| part.more);
-    let decided = ends
-        .filter_map(|part| Some(part.rows.last()?.given_filter.clone()))
-        .min();
-    let mut rows: BTreeMap<String, SharedGroupRow> = BTreeMap::new();
-    for row in parts.into_iter().flat_map(|part| part.rows) {
-        if decided
-            .as_ref()
-            .is_some_and(|last| row.given_filter > *last)
-        {
-            continue;
-        }
-        let known = rows
-            .entry(row.given_filter.clone())
-            .or_insert_with(|| row.clone());
-        known.members = known.members.max(row.members);
-        known.online = known.online.max(row.online);
-    }
-    let is_cut = rows.len() > limit;
-    let items: Vec<SharedGroupRow> = rows.into_values().take(limit).collect();
-    let last = match is_cut {
-        true => items.last().map(|row| row.given_filter.clone()),
-        false => decided,
-    };
-    Merged {
-        scanned: items.len() as u64,
-        items,
-        last,
     }
 }
 
@@ -344,48 +311,6 @@ mod tests {
         let ids: Vec<&str> = found.items.iter().map(|row| &*row.client_id).collect();
         assert_eq!((ids, found.last), (vec!["d", "a", "c"], None));
         assert_eq!(longest_held(parts, 1).items.len(), 1);
-    }
-
-    #[test]
-    fn groups_of_several_nodes_are_one_list() {
-        let part = |filters: &[&str], more| Part {
-            rows: filters
-                .iter()
-                .map(|filter| SharedGroupRow {
-                    given_filter: (*filter).to_owned(),
-                    group: String::new(),
-                    filter: String::new(),
-                    members: 1,
-                    online: 1,
-                })
-                .collect(),
-            more,
-        };
-        for (parts, limit, expected, last) in [
-            (
-                vec![part(&["a", "c"], false), part(&["b", "c"], false)],
-                9,
-                vec!["a", "b", "c"],
-                None,
-            ),
-            (
-                vec![part(&["a", "c"], false), part(&["b", "c"], false)],
-                2,
-                vec!["a", "b"],
-                Some("b"),
-            ),
-            // One node has more behind b: what others have behind it is for the next page.
-            (
-                vec![part(&["a", "d"], false), part(&["b"], true)],
-                9,
-                vec!["a", "b"],
-                Some("b"),
-            ),
-        ] {
-            let found = shared_groups(parts, limit);
-            let filters: Vec<&str> = found.items.iter().map(|row| &*row.given_filter).collect();
-            assert_eq!((filters, found.last.as_deref()), (expected, last));
-        }
     }
 
     #[test]

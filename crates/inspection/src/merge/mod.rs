@@ -5,11 +5,13 @@
 //! Deliberately absent: who has been asked, and who has not answered (`broker`).
 
 mod clients;
+mod groups;
 mod matching;
 mod orders;
 mod slots;
 
-pub use clients::{client, clients, longest_held, shared_groups};
+pub use clients::{client, clients, longest_held};
+pub use groups::{SharedGroup, group_members, shared_groups};
 pub use matching::{Full, full, matching, weigh};
 pub use orders::{busy_clients, busy_topics, failed_logins, queues};
 pub use slots::uncovered;

@@ -75,10 +75,10 @@ fn each_question_and_each_answer_has_a_sample() {
 }
 
 /// Arms of [`question`], without that of questions about messages, and with those of [`about_messages`].
-const QUESTIONS: usize = 35;
+const QUESTIONS: usize = 36;
 
 /// Arms of [`answer`], as [`QUESTIONS`].
-const ANSWERS: usize = 37;
+const ANSWERS: usize = 38;
 
 fn question(question: &Question) -> &'static str {
     match question {
@@ -123,6 +123,7 @@ fn about_messages(question: &MessagesQuestion) -> &'static str {
         MessagesQuestion::EndedAlarms => "messages.ended_alarms",
         MessagesQuestion::SessionDrops { .. } => "messages.session_drops",
         MessagesQuestion::Holders { .. } => "messages.holders",
+        MessagesQuestion::Members(_) => "messages.members",
     }
 }
 
@@ -169,6 +170,7 @@ fn of_messages(answer: &MessagesAnswer) -> &'static str {
         MessagesAnswer::EndedAlarms(_) => "messages.ended_alarms",
         MessagesAnswer::SessionDrops(_) => "messages.session_drops",
         MessagesAnswer::Holders(_) => "messages.holders",
+        MessagesAnswer::Members(_) => "messages.members",
         MessagesAnswer::Watched(_) => "messages.watched",
         MessagesAnswer::NotKnown => "messages.not_known",
     }

@@ -354,6 +354,14 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
             messages(MessagesQuestion::Holders { limit: Limit(20) }),
         ),
         (
+            "messages.members",
+            messages(MessagesQuestion::Members(MembersQuestion {
+                filter: text("$share/g/a/+"),
+                after: some("ddev-1"),
+                limit: Limit(100),
+            })),
+        ),
+        (
             "api_session.find",
             Question::ApiSession(SessionQuestion::Find {
                 hash: hash(),
@@ -1118,6 +1126,12 @@ fn answers_about_clients() -> Vec<(&'static str, Answer)> {
                     filter: text("a/+"),
                     members: 3,
                     online: 2,
+                    share: Some(GroupShare {
+                        sessions: 1,
+                        durable: 2,
+                        durable_online: 1,
+                        waiting: Some(7),
+                    }),
                 }],
                 more: true,
             }),
@@ -1393,6 +1407,22 @@ fn answers_about_messages() -> Vec<(&'static str, Answer)> {
                 times: 3,
                 last: at(),
             }])),
+        ),
+        (
+            "messages.members",
+            messages(MessagesAnswer::Members(MembersPart {
+                rows: vec![GroupMember {
+                    place: text("ddev-1"),
+                    client_id: text("dev-1"),
+                    durable: true,
+                    state: Some(ClientState::Connected),
+                    node: Some(node()),
+                    node_name: some("n1"),
+                    waiting: Some(7),
+                    in_flight: Some(2),
+                }],
+                last: some("ddev-1"),
+            })),
         ),
         (
             "messages.ended_alarms",

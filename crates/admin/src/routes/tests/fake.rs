@@ -13,9 +13,10 @@ use store_state::api::Slot;
 use crate::api::{
     AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole,
     BusyTopic, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals,
-    FailedLoginsRow, Gone, HolderRow, KnownBy, ListenerRow, Match, MatchCounts, MatchRequest,
-    NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow, ShardName, ShardRow,
-    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict, WatchedClient,
+    FailedLoginsRow, Gone, GroupMember, HolderRow, KnownBy, ListenerRow, Match, MatchCounts,
+    MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow,
+    ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict,
+    WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -28,9 +29,9 @@ use crate::cluster::{
 use crate::page::Found;
 use crate::problem::{Kind, Problem};
 use crate::{
-    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, LoginAttempt,
-    LoginSession, MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role, SessionQuestion,
-    Traffic,
+    ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role,
+    SessionQuestion, Traffic,
 };
 
 /// The only user, an operator.
@@ -415,8 +416,8 @@ impl Broker for Fake {
         changed(client_id, filter, None)
     }
 
-    fn shared_groups(&self, _: Range) -> Asked<Found<SharedGroupRow>> {
-        async { Ok(nothing()) }.boxed()
+    fn groups(&self) -> Arc<dyn Groups> {
+        Arc::new(Idle)
     }
 
     fn matching(&self, request: MatchRequest, _: Duration) -> Asked<Match> {
@@ -601,6 +602,16 @@ impl Broker for Fake {
 /// Nobody is busy.
 #[derive(Debug)]
 struct Idle;
+
+impl Groups for Idle {
+    fn list(&self, _: Range) -> Asked<Found<SharedGroupRow>> {
+        async { Ok(nothing()) }.boxed()
+    }
+
+    fn members(&self, _: String, _: Range) -> Asked<Found<GroupMember>> {
+        async { Ok(nothing()) }.boxed()
+    }
+}
 
 impl Traffic for Idle {
     fn ended_alarms(&self, _: Duration) -> Asked<Gathered<Vec<Alarm>>> {

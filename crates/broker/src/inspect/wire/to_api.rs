@@ -108,7 +108,6 @@ structs! {
     api::Setting { value, origin, place, at_restart }
     api::ShardHolds { sessions, messages, bytes }
     api::ShardName { store, shard }
-    api::SharedGroupRow { given_filter, group, filter, members, online }
     api::SubscriptionRow {
         filter, given_filter, client_id, shared, qos, no_local, retain_as_published, identifier,
         node, node_name,
@@ -141,6 +140,56 @@ enums! {
     admin::Role { Viewer, Operator, Administrator }
     cluster::StoreName { Session, Inbox, Retain }
     page::MissingReason { Down, Timeout, Busy, Version, Failed, NoLeader }
+}
+
+impl ToApi for inspection::merge::SharedGroup {
+    type Api = api::SharedGroupRow;
+
+    fn to_api(self) -> Self::Api {
+        let Self {
+            given_filter,
+            group,
+            filter,
+            members,
+            online,
+            lag,
+        } = self;
+        api::SharedGroupRow {
+            given_filter,
+            group,
+            filter,
+            members,
+            online,
+            lag,
+        }
+    }
+}
+
+impl ToApi for inspection::GroupMember {
+    type Api = api::GroupMember;
+
+    fn to_api(self) -> Self::Api {
+        let Self {
+            // Of the list between nodes only.
+            place: _,
+            client_id,
+            durable,
+            state,
+            node,
+            node_name,
+            waiting,
+            in_flight,
+        } = self;
+        api::GroupMember {
+            client_id,
+            durable,
+            state: state.to_api(),
+            node: node.to_api(),
+            node_name,
+            waiting,
+            in_flight,
+        }
+    }
 }
 
 impl ToApi for inspection::NodeId {
