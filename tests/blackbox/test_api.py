@@ -17,6 +17,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from harness import raw
 from harness.broker import BASE, BINARY, Broker, environment, run
+from harness.listeners import Listeners
 from harness.raw import PUBLISH
 from harness.wait import DEADLINE_S, until
 
@@ -619,6 +620,23 @@ def test_the_rules_that_concern_a_client_are_listed(tmp_path, name):
         assert lines == [(6, "deny all all")] and found["known_by"] == "nothing"
         status, problem = request(broker, "POST", "/api/v1/acl/rules", {"client_id": name, "address": "here"})
         assert (status, problem["pointer"]) == (400, "/address")
+
+
+def test_rules_about_addresses_are_listed_for_ipv6_and_not_for_a_unix_socket(tmp_path, name):
+    rules = tmp_path / "rules.acl"
+    rules.write_text("allow address 2001:db8::/32 all\nallow address 127.0.0.1 all\nallow address ::1 all\nallow all all\n")
+    sets = {"authorization.file": rules, "allowAnonymous": True}
+    with Listeners(tmp_path, sets, proxy={"version": "any", "trustedPeers": "127.0.0.0/8"}) as listeners:
+        six, unix = f"{name}-six", f"{name}-unix"
+        head = b"PROXY TCP6 2001:db8::7 ::1 40000 1883\r\n"
+        with listeners.client_on("tcp", six, head=head), listeners.client_on("unix", unix):
+            for client_id, address, lines in [(six, "2001:db8::7", [1, 4]), (unix, None, [4])]:
+                status, found = request(listeners, "POST", "/api/v1/acl/rules", {"client_id": client_id})
+                assert (status, found["known_by"], found["address"]) == (200, "connection", address), found
+                assert [rule["line"] for rule in found["rules"]] == lines
+            # A list of clients of an address leaves the port out, and the brackets.
+            rows = walk(listeners, f"/api/v1/clients?prefix={name}&address=2001:db8::7", 10)
+            assert [row["client_id"] for row in rows] == [six]
 
 
 def test_sessions_are_those_in_the_stores(stage, name):
