@@ -10,14 +10,8 @@ export function quote(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(hidden, escape)}'`;
 }
 
-/** Where the command line asks if it is not told otherwise. */
-const defaults = ["http://127.0.0.1:8091", "http://localhost:8091"];
-
-/** `--url` for whoever serves a page, unless the command line asks there by itself. */
-function urlOf(page: string | undefined): string | undefined {
-  const url = page && new URL(".", page).href.replace(/\/$/, "");
-  return url && !defaults.includes(url) ? url : undefined;
-}
+/** `--url` of the broker that serves a page. Without it, a context or `HERALDMQ_URL` of the operator may name another broker. */
+const urlOf = (page: string | undefined): string | undefined => page && new URL(".", page).href.replace(/\/$/, "");
 
 /**
  * A command with what strangers have named: options have their value in the same word, and operands come behind `--`. So no name
