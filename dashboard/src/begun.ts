@@ -35,14 +35,14 @@ export function outcome(begun: Begun, rows: ShardRow[], now: number): Outcome {
     const made = rows.find(({ store, shard }) => store === begun.store && shard === begun.at);
     const shards = rows.filter(({ store }) => store === begun.store).length;
     if (made?.leader != null) return { over: true, says: `${name} was split: ${nameOf(made)} has the slots from ${made.first_slot} to ${made.last_slot}, and ${visible(made.leader_name ?? made.leader)} leads it. The ${begun.store} store has ${plural(shards, "shard")}.` };
-    return { over: late, says: `${name} ${late ? "was not seen to split within 30 s" : "splits"}: ${made ? `nobody leads ${nameOf(made)} yet` : `there is no shard ${begun.at} yet`}.` };
+    return { over: late, says: `${name} ${late ? "was not split within 30 s" : "is being split"}: ${made ? `${nameOf(made)} has no leader yet` : `there is no shard ${begun.at} yet`}.` };
   }
   const to = visible(begun.toName);
   if (row?.leader === begun.to) return { over: true, says: `${to} leads ${name}.` };
   // Each election has a term of its own: who leads in a later one and is another was elected afterwards.
   if (row?.leader != null && Number(row.term) > Number(begun.term))
     return { over: true, says: `${visible(row.leader_name ?? row.leader)} leads ${name} in term ${row.term}, not ${to}: the cluster has moved the lead again, as it does to spread leaders evenly.` };
-  return { over: late, says: `${to} ${late ? `was not seen to lead ${name} within 30 s` : `is to lead ${name}`}: ${row?.leader == null ? "nobody leads it" : `${visible(row.leader_name ?? row.leader)} still does`}.` };
+  return { over: late, says: `${late ? `${to} has not become the leader of ${name} within 30 s` : `${to} is taking over ${name}`}: ${row?.leader == null ? "it has no leader" : `${visible(row.leader_name ?? row.leader)} still leads it`}.` };
 }
 
 /** How many shards each node leads. */

@@ -64,7 +64,7 @@ function tell(sent: boolean, packet: Packet, version: number) {
       const payload = typeof packet.payload === "string" ? new TextEncoder().encode(packet.payload) : (packet.payload as Uint8Array);
       return note(sent, "PUBLISH", text(packet.topic), [flags(packet), shown(payload), ...properties(packet)]);
     }
-    case "connect": return say(`as ${visible(String(packet.clientId)) || "(the broker assigns an identifier)"}${packet.clean ? ", clean start" : ""}`);
+    case "connect": return say(`as ${visible(String(packet.clientId)) || "(identifier assigned by the broker)"}${packet.clean ? ", clean start" : ""}`);
     case "connack": {
       const answer = (version === 5 ? code : (packet.returnCode as number)) ?? 0;
       return say(`${version === 5 ? reasonWords(answer) : returnWords(answer)}${packet.sessionPresent ? ", session present" : ""}`, answer !== 0);
@@ -258,7 +258,7 @@ function Connection({ phase, listeners, unknown, connect, disconnect }: Connecti
   const urls = [...new Set((rows ?? []).map((row) => `${row.kind}://${location.hostname}:${portOf(row)}/mqtt`))];
   return (
     <Panel title="Connection" submit={() => (isOn ? disconnect() : connect({ url, client, user, password, version, clean, keepAlive: Number(keepAlive) || 0 }))}>
-      {unknown ? <p class="empty">The listeners are not known: {unknown}.</p> : rows?.length === 0 && <p class="empty">This node has no WebSocket listener (wsListener or wssListener of mqttServerConfig). Enter the address of another node.</p>}
+      {unknown ? <p class="empty">The listeners could not be read: {unknown}.</p> : rows?.length === 0 && <p class="empty">This node has no WebSocket listener (wsListener or wssListener of mqttServerConfig). Enter the address of another node.</p>}
       <label class="field">Address<input value={url} list="listeners" disabled={isOn} required spellcheck={false} onInput={(event) => setUrl(event.currentTarget.value)} /></label>
       <datalist id="listeners">{urls.map((one) => <option key={one} value={one} />)}</datalist>
       <div class="pair">
@@ -321,7 +321,7 @@ function Publish({ on, publish, failed }: { on: boolean; publish(topic: string, 
       </div>
       <label class="field">Payload<textarea rows={4} value={payload} spellcheck={false} onInput={(event) => setPayload(event.currentTarget.value)} /></label>
       <div class="pair">
-        <label class="field">Written as<select value={form} onChange={(event) => setForm(event.currentTarget.value as Form)}><option>text</option><option>json</option><option>hexadecimal</option></select></label>
+        <label class="field">Format<select value={form} onChange={(event) => setForm(event.currentTarget.value as Form)}><option>text</option><option>json</option><option>hexadecimal</option></select></label>
         <label class="check"><input type="checkbox" checked={retain} onChange={(event) => setRetain(event.currentTarget.checked)} /> Retain</label>
       </div>
       <div class="buttons"><button type="submit" disabled={!on}>Publish</button></div>
@@ -344,7 +344,7 @@ function Packets() {
       <h2>Packets <span class="soft">{rows.length > 0 && count(rows.length)}</span>
         <span class="in-place"><button type="button" aria-pressed={isPaused.value} onClick={pause}>{isPaused.value ? "Resume" : "Pause"}</button><button type="button" onClick={clear}>Clear</button></span>
       </h2>
-      {rows.length === 0 ? <p class="empty">Packets sent and received appear here, newest first. The page keeps the latest {count(most)}.</p> : (
+      {rows.length === 0 ? <p class="empty">Packets that are sent and received appear here, newest first. The page keeps the latest {count(most)}.</p> : (
         <ol class="packet-list" tabIndex={0} aria-label="Packets, the newest first">
           {rows.map((entry) => (
             <li key={entry.number}>

@@ -71,7 +71,7 @@ const text = (page: Page, selector: string) => page.locator(selector).first().in
 const until = (page: Page, selector: string, timeout = 60_000) => page.waitForSelector(selector, { timeout });
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
-  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "drops?by=client", "drops?by=topic", "events", "events?kind=cluster&from=5m", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups",
+  "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "drops?by=client", "drops?by=topic", "events", "events?kind=cluster&from=5m", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups", "shared-groups?group=%24share%2Fetl%2Fplant%2F%2B%2Ftemperature",
   "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "nowhere"];
 
 /** What axe finds on the page as it is. */
@@ -119,13 +119,24 @@ for (const [name, hash, button] of [
 
 test("the busiest clients and topics are named, and lead to their pages", () => at("#/top", async (page) => {
   for (const label of ["Publishers", "Subscribers", "Topics", "Slowest deliveries"]) await until(page, `table[aria-label="${label}"] tbody tr a`);
-  await until(page, "main >> text=/ publishes most, [0-9.,]+.s; .+ is sent most, .+; the slowest delivery took .+ms, to /");
+  await until(page, "main >> text=/ publishes the most, [0-9.,]+.s; .+ receives the most, .+; the slowest delivery took .+ms, to /");
   const first = await page.locator('table[aria-label="Publishers"] tbody tr a').first().getAttribute("data-copy");
   await page.click("button >> text=bytes");
-  await until(page, "main >> text=/ publishes most, .+B.s/");
+  await until(page, "main >> text=/ publishes the most, .+B.s/");
   await page.click('table[aria-label="Publishers"] tbody tr a');
   await until(page, "main nav.tabs, main .tabs");
   assert.ok(first && page.url().includes("#/client?id="));
+}));
+
+test("a shared group leads to its members, and they to their pages", () => at("#/shared-groups", async (page) => {
+  await page.click('table[aria-label="Shared groups"] a >> text=etl');
+  const members = 'table[aria-label="Members of $share/etl/plant/+/temperature"] tbody tr';
+  await until(page, members);
+  assert.equal(await page.locator(members).count(), 3);
+  assert.deepEqual((await page.locator(`${members} th a`).allInnerTexts()).sort(), ["etl-1", "etl-2", "etl-3"]);
+  assert.match(await page.locator('table[aria-label="Shared groups"] tr.chosen').innerText(), /etl.*\s3\s+0\s+[\d,]+\s.*served/s);
+  await page.click(`${members} th a`);
+  await page.waitForFunction(() => document.querySelector("h1")?.innerText.startsWith("Client etl-"));
 }));
 
 test("hostile identifiers and topics are text", async () => {
@@ -481,7 +492,7 @@ test("a shard is split, and the new one is seen", async () => {
       assert.equal(await deed.isDisabled(), true, none);
     }
     await page.fill("dialog input", String(slot));
-    assert.match(await text(page, "dialog dl"), new RegExp(`Keeps\\s+${old.first_slot}–${slot - 1}\\s+New shard\\s+inbox ${slot} with ${slot}–${old.last_slot}`));
+    assert.match(await text(page, "dialog dl"), new RegExp(`This shard keeps\\s+${old.first_slot}–${slot - 1}\\s+New shard\\s+inbox ${slot} with ${slot}–${old.last_slot}`));
     await deed.click();
     await until(page, `main [role=status] >> text=inbox 0 was split: inbox ${slot} has the slots from ${slot} to ${old.last_slot}`);
     await until(page, `main [role=status] >> text=The inbox store has ${inboxes + 1} shards.`);
@@ -522,7 +533,7 @@ test("another node leads a shard, by keyboard, and its row shows it, as does its
     assert.deepEqual(choices.map((one) => one.split(":")[0]).sort(), row.voters.filter((one) => one.node !== row.leader).map((one) => one.node_name).sort());
     await page.selectOption("dialog select", voter.node);
     await page.focus("dialog button.primary");
-    assert.equal(await page.evaluate("document.activeElement.innerText"), `Let ${voter.node_name} lead`);
+    assert.equal(await page.evaluate("document.activeElement.innerText"), `Make ${voter.node_name} the leader`);
     await page.keyboard.press("Enter");
     await page.waitForSelector("dialog[open]", { state: "detached" });
     assert.equal(await page.evaluate("document.activeElement.innerText"), "Move lead…", "the focus is where it was");

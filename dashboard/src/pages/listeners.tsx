@@ -14,7 +14,7 @@ export function Listeners() {
   const ending = rows.filter((row) => (endsIn(row) ?? Infinity) < 14 * 86_400).length;
   return (
     <>
-      <Head title="Listeners" polled={listeners} request="/listeners">{listeners.value && `${plural(rows.length, "listener")} on ${plural(new Set(rows.map((row) => row.node)).size, "node")}${ending > 0 ? `; ${plural(ending, "certificate ends", "certificates end")} within two weeks` : ""}.`}</Head>
+      <Head title="Listeners" polled={listeners} request="/listeners">{listeners.value && `${plural(rows.length, "listener")} on ${plural(new Set(rows.map((row) => row.node)).size, "node")}${ending > 0 ? `; ${plural(ending, "certificate expires", "certificates expire")} within two weeks` : ""}.`}</Head>
       <Table label="Listeners" rows={rows} keyOf={(row) => `${row.node} ${row.kind} ${row.address}`} stale={isStale(listeners)} columns={[
         { head: "Address", width: 24, cell: (row) => row.address },
         { head: "Kind", width: 9, cell: (row) => row.kind },
@@ -23,7 +23,7 @@ export function Listeners() {
         { head: "Accepted", width: 12, figure: true, cell: (row) => count(row.accepted) },
         { head: "Refused", width: 10, figure: true, cell: (row) => count(row.refused) },
         { head: "Failed handshakes", width: 18, figure: true, cell: (row) => count(row.failed_handshakes) },
-        { head: "Certificate", cell: (row) => row.certificate ? <><Foreign text={row.certificate.subject} most={30} /> <State is={(endsIn(row) ?? 0) < 14 * 86_400 ? "silent" : "ok"} say={`ends in ${duration(endsIn(row))}`} /></> : <span class="soft">none</span> },
+        { head: "Certificate", cell: (row) => row.certificate ? <><Foreign text={row.certificate.subject} most={30} /> <State is={(endsIn(row) ?? 0) < 14 * 86_400 ? "silent" : "ok"} say={`expires in ${duration(endsIn(row))}`} /></> : <span class="soft">none</span> },
       ]} />
     </>
   );

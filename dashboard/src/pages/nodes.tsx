@@ -55,7 +55,7 @@ export function Nodes() {
         </span> },
       ]} />
       <details class="panel"><summary>Add a node</summary>
-        <p>On another machine, with the same <code>clusterConfig</code> and secret, start a broker whose seed is a node of this cluster; it joins, and the cluster moves shards to it:</p>
+        <p>On another machine, start a broker with the same <code>clusterConfig</code> and secret, and with a node of this cluster as its seed. It joins the cluster, which then moves shards to it:</p>
         <p><code>{`heraldmq serve --set clusterConfig.seedEndpoints=${rows[0]?.address ?? "HOST:PORT"}`}</code></p>
       </details>
       {chosen && <Checks row={chosen} shards={shards.value?.items ?? []} partial={missingOf(shards.value).length > 0} />}
@@ -92,7 +92,7 @@ function Checks({ row, shards, partial }: { row: NodeRow; shards: ShardRow[]; pa
     [health ? health.ready : null, health ? (health.ready ? "ready for clients" : "not ready for clients") : "does not answer"],
     [health ? (health.disk_free_bytes ?? 0) > 5e9 : null, `disk ${bytes(health?.disk_free_bytes)} free`],
     [offset === null ? null : Math.abs(offset) < 2000, `clock ${offset === null ? unknown : `${offset < 0 ? "−" : "+"}${Math.abs(offset)} ms`}`],
-    [partial ? null : leaderless.length === 0, leaderless.length === 0 ? plural(votes.length, "shard, which has a leader", "shards, all with leaders") : `${leaderless.map(nameOf).join(", ")} without a leader`],
+    [partial ? null : leaderless.length === 0, leaderless.length === 0 ? plural(votes.length, "shard, which has a leader", "shards, which all have leaders") : `${leaderless.map(nameOf).join(", ")} without a leader`],
     [health ? health.alarms.length === 0 : null, health?.alarms.length ? health.alarms.map((alarm) => visible(alarm.detail)).join("; ") : "no alarm"],
     [health ? true : null, `${plural(health?.cores, "core")}, ${duration(health?.cpu_s)} of CPU time used`],
   ];
@@ -128,8 +128,8 @@ function Change({ node, what, shards, close, done }: { node: NodeRow; what: "dra
         : "The node is removed from the cluster for good, even if it does not answer. It can join again only with an empty data folder."}</p>
       {cost && <dl>
         <div class="fact"><dt>Connections</dt><dd>{plural(cost.clients ?? 0, "client")} {what === "drain" ? "asked to reconnect to other nodes" : "disconnected; they reconnect to other nodes"}</dd></div>
-        <div class="fact"><dt>Shards led</dt><dd>{plural(cost.shards_led, "gets another leader", "get other leaders")}</dd></div>
-        <div class="fact"><dt>Voters</dt><dd>{what === "drain" ? plural(cost.voters, "stays", "stay") : `${plural(cost.voters, "shard loses", "shards lose")} one`}</dd></div>
+        <div class="fact"><dt>Shards led</dt><dd>{plural(cost.shards_led, "shard gets another leader", "shards get other leaders")}</dd></div>
+        <div class="fact"><dt>Voters</dt><dd>{what === "drain" ? plural(cost.voters, "vote stays", "votes stay") : `${plural(cost.voters, "shard loses a voter", "shards lose a voter")}`}</dd></div>
         {what === "evict" && <div class="fact"><dt>Majorities</dt><dd>{loses.length === 0 ? "all shards keep theirs" : <State is="down" say={`${loses.map(nameOf).join(", ")} would have none`} />}</dd></div>}
       </dl>}
       {cost?.detail && <p class={cost.possible ? "" : "notice warn"}>{visible(cost.detail)}</p>}

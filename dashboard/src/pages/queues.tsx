@@ -24,7 +24,7 @@ export function Queues() {
   return (
     <>
       <Head title="Queues" polled={queues} request={`/queues?by=${by}&limit=100`}>
-        {queues.value && (rows.length === 0 ? "Nothing waits for a durable session." : `${rows.length === 100 ? "At least " : ""}${plural(rows.length, "durable session has", "durable sessions have")} messages waiting; ${full === 0 ? "no queue is full" : `${plural(full, "queue is full", "queues are full")}`}.`)}
+        {queues.value && (rows.length === 0 ? "No durable session has messages waiting." : `${rows.length === 100 ? "At least " : ""}${plural(rows.length, "durable session has", "durable sessions have")} messages waiting; ${full === 0 ? "no queue is full" : `${plural(full, "queue is full", "queues are full")}`}.`)}
       </Head>
       <Told>{done}</Told>
       <div class="section-head">
@@ -33,7 +33,7 @@ export function Queues() {
           {(Object.keys(rankings) as (keyof typeof rankings)[]).map((name) => <button key={name} type="button" aria-pressed={by === name} onClick={() => replaceParameters({ by: name })}>{name}</button>)}
         </span>
       </div>
-      {queues.value && rows.length === 0 ? <Empty>{missingOf(queues.value).length > 0 ? "None on the nodes that answered." : "Queues of durable sessions are listed here once messages wait in them."}</Empty>
+      {queues.value && rows.length === 0 ? <Empty>{missingOf(queues.value).length > 0 ? "None on the nodes that answered." : "A durable session appears here when messages wait in its queue."}</Empty>
         : <Table label="Queues" open rows={rows} keyOf={(row) => row.client_id} stale={isStale(queues)} columns={[
           { head: "Client", cell: (row) => <ClientLink id={row.client_id} tab="queue" /> },
           { head: "Messages", width: 9, figure: true, cell: (row) => count(row.messages) },
@@ -50,10 +50,10 @@ export function Queues() {
       {emptied && <EmptyQueue id={emptied.client_id} waiting={emptied.messages} close={() => setEmptied(null)} done={(what) => { setDone(`${middle(visible(emptied.client_id), 40)}: ${what}`); queues.again(); }} />}
       <h2 class="section-title">Publishers that were held back</h2>
       <Partial missing={missingOf(holders.value)} again={holders.again} />
-      {holders.value && (holders.value.items.length === 0 ? <Empty>No publisher had to wait for a full queue.</Empty> : (
+      {holders.value && (holders.value.items.length === 0 ? <Empty>No publisher has had to wait because of a full queue.</Empty> : (
         <Table label="Publishers that were held back" open rows={holders.value.items} keyOf={(row) => `${row.node} ${row.publisher} ${row.subscriber}`} columns={[
           { head: "Publisher", cell: (row) => <ClientLink id={row.publisher} /> },
-          { head: "By the queue of", width: 36, cell: (row) => (row.subscriber === null ? "a durable session" : <ClientLink id={row.subscriber} />) },
+          { head: "Full queue of", width: 36, cell: (row) => (row.subscriber === null ? "a durable session" : <ClientLink id={row.subscriber} />) },
           { head: "Node", width: 8, cell: (row) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> },
           { head: "Times", width: 10, figure: true, cell: (row) => count(row.times) },
           { head: "Last", width: 16, cell: (row) => <Moment at={row.last} /> },
@@ -67,7 +67,7 @@ const fill = (row: QueueRow) => Math.max(row.limit_messages > 0 ? row.messages /
 
 function emptyIn({ messages, in_per_s, out_per_s }: QueueRow) {
   if (in_per_s === null || out_per_s === null) return unknown;
-  // Of who keeps up, the difference is by chance.
+  // A difference this small is chance: the client keeps up.
   if (Math.abs(out_per_s - in_per_s) <= 0.05 * in_per_s) return "steady";
   return out_per_s > in_per_s ? duration(messages / (out_per_s - in_per_s)) : "never";
 }

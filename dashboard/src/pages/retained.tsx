@@ -21,7 +21,7 @@ export function Retained() {
   return (
     <>
       <Head title="Retained" polled={stats} request={filter ? `/retained?filter=${encodeURIComponent(filter)}` : "/retained/levels"}>
-        {stats.value && (stats.value.total.retained_messages === 0 ? "No message is retained." : `${plural(stats.value.total.retained_messages, "message is", "messages are")} retained. A new subscriber gets those that its filter matches.`)}
+        {stats.value && (stats.value.total.retained_messages === 0 ? "There are no retained messages." : `${plural(stats.value.total.retained_messages, "message is", "messages are")} retained. A new subscriber gets those that match its filter.`)}
       </Head>
       <form class="filters" onSubmit={(event) => { event.preventDefault(); replaceParameters({ filter: draft, topic }); }}>
         <label class="field wide">Topic filter<input value={draft} placeholder="all topics, as a tree" onInput={(event) => setDraft(event.currentTarget.value)} spellcheck={false} autocomplete="off" /></label>
@@ -84,7 +84,7 @@ function Levels({ below, chosen, show }: { below: string | null; chosen: string 
     setOpen(now);
   }
   if (problem) return <Failed problem={problem} again={() => more(null)} />;
-  if (rows?.length === 0) return <Empty>No message is retained. A message that is published with the retain flag is kept here until another one replaces it.</Empty>;
+  if (rows?.length === 0) return <Empty>There are no retained messages. A message that is published with the retain flag stays here until another message on the same topic replaces it.</Empty>;
   return (
     <>
       <Partial missing={missing} again={() => more(null)} />
@@ -103,7 +103,7 @@ function Levels({ below, chosen, show }: { below: string | null; chosen: string 
           );
         })}
       </ul>
-      {next !== null && <button type="button" onClick={() => more(next)}>{count(rows?.length)} shown, more</button>}
+      {next !== null && <button type="button" onClick={() => more(next)}>Show more ({count(rows?.length)} shown)</button>}
     </>
   );
 }
@@ -113,7 +113,7 @@ function One({ topic, gone }: { topic: string; gone(): void }) {
   const [asked, setAsked] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
   const polled = usePolled<Message | null>((abort) => (allowed ? get("/retained/message", { topic }, {}, abort) : Promise.resolve(null)), 10_000, [topic, allowed]);
-  if (!allowed) return <Empty>Payloads need an operator.</Empty>;
+  if (!allowed) return <Empty>Only operators can see payloads.</Empty>;
   const message = polled.value;
   async function clear() {
     setAsked(false);
@@ -134,7 +134,7 @@ function One({ topic, gone }: { topic: string; gone(): void }) {
         </dl>
         <pre class="payload" tabIndex={0}>{payload(message)}</pre>
         {asked
-          ? <span class="in-place">Remove this message? Subscribers get an empty message. <button type="button" class="danger" onClick={clear}>Remove</button><button type="button" onClick={() => setAsked(false)}>Cancel</button></span>
+          ? <span class="in-place">Remove this message? Current subscribers receive an empty message. <button type="button" class="danger" onClick={clear}>Remove</button><button type="button" onClick={() => setAsked(false)}>Cancel</button></span>
           : <Action needs="operator" onClick={() => setAsked(true)}>Remove…</Action>}
       </>}
     </section>

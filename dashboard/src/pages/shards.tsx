@@ -56,7 +56,7 @@ export function Shards() {
         { head: "Load", width: 8, figure: true, cell: (row) => share(load(row)) },
         { head: "Sessions", width: 8, figure: true, cell: (row) => count(row.holds?.sessions) },
         { head: "Messages", width: 9, figure: true, cell: (row) => count(row.holds?.messages) },
-        { head: "Last decision", cell: (row) => isBegun(row) ? <State is="leaving" say={begun!.what === "transfer" ? `going to ${visible(begun!.toName)}` : "being split"} /> : row.last_decision
+        { head: "Last decision", cell: (row) => isBegun(row) ? <State is="leaving" say={begun!.what === "transfer" ? `moving to ${visible(begun!.toName)}` : "being split"} /> : row.last_decision
           ? <span title={row.last_decision.reason}>{words(row.last_decision.decision)} for {duration(row.last_decision.seconds)}{named(row.last_decision)}</span> : unknown },
         { head: "Actions", width: 26, figure: true, cell: (row) => <span class="in-place end">
           <Action needs={needs.transfer} unless={notTransferred(row)} onClick={() => setAsked({ what: "transfer", row })}>Move lead…</Action>
@@ -71,8 +71,8 @@ export function Shards() {
 }
 
 const candidates = (row: ShardRow) => row.voters.filter((voter) => voter.node !== row.leader && voter.reach === "up");
-const notTransferred = (row: ShardRow) => (row.leader === null ? "nobody leads it" : row.voters.length < 2 ? "it has no other voter" : candidates(row).length === 0 ? "no other voter can be reached" : null);
-const notSplit = (row: ShardRow) => (row.leader === null ? "nobody leads it" : half(row) === null ? "it has one slot only" : null);
+const notTransferred = (row: ShardRow) => (row.leader === null ? "it has no leader" : row.voters.length < 2 ? "it has no other voter" : candidates(row).length === 0 ? "no other voter can be reached" : null);
+const notSplit = (row: ShardRow) => (row.leader === null ? "it has no leader" : half(row) === null ? "it has only one slot" : null);
 const begin = (what: Begun["what"], { store, shard, term }: ShardRow, more: Partial<Begun>): Begun => ({ what, store, shard, term, to: "", toName: "", at: 0, since: Date.now(), ...more });
 const loadOf = (rows: ShardRow[], node: NodeId | null) => rows.filter((row) => row.leader === node).reduce((sum, row) => sum + (load(row) ?? 0), 0);
 const leads = (rows: ShardRow[], node: NodeId) => `${plural(led(rows).get(node) ?? 0, "shard")} led, ${share(loadOf(rows, node))} of a core`;
@@ -97,7 +97,7 @@ function Transfer({ row, rows, close, done }: ChangeProps) {
     done(what);
   }
   return (
-    <Confirm title={`Let another node lead ${nameOf(row)}?`} deed={`Let ${visible(toName)} lead`} act={act} close={close}>
+    <Confirm title={`Move the lead of ${nameOf(row)}?`} deed={`Make ${visible(toName)} the leader`} act={act} close={close}>
       <p>Clients stay connected. Requests to this shard wait until the new leader has taken over, usually for a few milliseconds.</p>
       <dl>
         <Fact name="From">{visible(row.leader_name ?? row.leader ?? unknown)}: {leads(rows, row.leader!)}</Fact>
@@ -106,8 +106,8 @@ function Transfer({ row, rows, close, done }: ChangeProps) {
       </dl>
       <label class="field">To<select value={to} onChange={(event) => setTo(event.currentTarget.value)}>{voters.map((voter) => <option key={voter.node} value={voter.node}>{visible(voter.node_name)}: {leads(rows, voter.node)}</option>)}</select></label>
       <p class="soft small reserve">{uneven
-        ? `${visible(toName)} would lead ${plural(uneven.more, "shard")}, and ${visible(uneven.name)} ${uneven.has === 0 ? "none" : count(uneven.has)}: the cluster evens that out by itself, and may undo the transfer at once.`
-        : "The cluster moves leaders by itself as well: if the load of the nodes becomes uneven, it may undo the transfer after a minute."}</p>
+        ? `${visible(toName)} would lead ${plural(uneven.more, "shard")}, and ${visible(uneven.name)} ${uneven.has === 0 ? "none" : count(uneven.has)}: the cluster balances leaders automatically and may undo the transfer immediately.`
+        : "The cluster also moves leaders automatically: if the load of the nodes becomes uneven, it may undo the transfer after a minute."}</p>
     </Confirm>
   );
 }
@@ -125,12 +125,12 @@ function Split({ row, rows, close, done }: ChangeProps) {
   }
   return (
     <Confirm title={`Split ${nameOf(row)}?`} deed={`Split ${nameOf(row)}`} danger disabled={!fits} act={act} close={close}>
-      <p>A new shard with the same voters gets the upper slots, with all {row.store === "retain" ? "topics" : "sessions"} that belong to them. Clients stay connected; requests to this shard wait for a few milliseconds. <strong>Shards are never merged</strong>, and after the first split an earlier version of the broker refuses the data folder.</p>
+      <p>A new shard with the same voters takes over the upper slots and all {row.store === "retain" ? "topics" : "sessions"} that belong to them. Clients stay connected; requests to this shard wait for a few milliseconds. <strong>Shards are never merged</strong>, and after the first split, earlier versions of the broker refuse to start with this data folder.</p>
       <dl>
         <Fact name="Slots">{first}–{last}, {count(last - first + 1)} of {count(slots)}</Fact>
         <Fact name="Load">{row.load ? `${share(load(row))} of a core${byLoad ? `, of which ${byLoad.below} % below slot ${byLoad.slot}` : ""}` : "not known"}</Fact>
-        <Fact name="Keeps">{fits ? `${first}–${slot - 1}` : unknown}</Fact>
-        <Fact name="New shard">{fits ? `${row.store} ${slot} with ${slot}–${last}; the store has ${plural(rows.filter(({ store }) => store === row.store).length + 1, "shard")} then` : `begins between ${first + 1} and ${last}`}</Fact>
+        <Fact name="This shard keeps">{fits ? `${first}–${slot - 1}` : unknown}</Fact>
+        <Fact name="New shard">{fits ? `${row.store} ${slot} with ${slot}–${last}; the store then has ${plural(rows.filter(({ store }) => store === row.store).length + 1, "shard")}` : `begins between ${first + 1} and ${last}`}</Fact>
       </dl>
       <label class="field">First slot of the new shard<input value={at} inputMode="numeric" aria-invalid={!fits} onInput={(event) => setAt(event.currentTarget.value.trim())} autocomplete="off" /></label>
     </Confirm>
@@ -178,7 +178,7 @@ function Details({ row, marks }: { row: ShardRow; marks: readonly Mark[] }) {
         <Fact name="Holds">{bytes(row.holds?.bytes)}</Fact>
         <Fact name="Requests">{row.load ? `${count(row.load.requests)} a second` : unknown}</Fact>
         <Fact name="Wait">{row.load ? `${(row.load.wait_us / 1000).toFixed(2)} ms before a request is proposed` : unknown}</Fact>
-        <Fact name="Load halves">{row.load?.half ? `at slot ${row.load.half.slot}, with ${row.load.half.below} % below it` : unknown}</Fact>
+        <Fact name="Half the load">{row.load?.half ? `below slot ${row.load.half.slot} (${row.load.half.below} %)` : unknown}</Fact>
         <Fact name="Learners">{row.learners.length === 0 ? "none" : row.learners.map((learner) => visible(learner.node_name)).join(", ")}</Fact>
         <Fact name="Last decision">{row.last_decision ? `${decision(row.last_decision)}, for ${duration(row.last_decision.seconds)}` : unknown}</Fact>
       </dl>
@@ -200,9 +200,9 @@ function sentence(rows: ShardRow[]) {
   }
   const all = [...byNode.values()].reduce((total, node) => total + node.load, 0);
   const spread = [...byNode.values()].sort((a, b) => (a.name < b.name ? -1 : 1)).map((node) => `${visible(node.name)} ${all > 0 ? Math.round((100 * node.load) / all) : 0} %`).join(", ");
-  const led = leaderless.length === 0 ? "all have leaders" : `${leaderless.map((row) => `${row.store} ${row.shard}`).join(", ")} without a leader`;
+  const led = leaderless.length === 0 ? "all have a leader" : `${leaderless.map((row) => `${row.store} ${row.shard}`).join(", ")} without a leader`;
   const [hottest] = rows.filter((row) => (load(row) ?? 0) > 0).sort((a, b) => load(b)! - load(a)!);
-  const most = hottest && <> <a href={link("shards", { shard: nameOf(hottest) })}>{nameOf(hottest)}</a> has most of it, {share(load(hottest))} of a core{hottest.last_decision && `; ${decision(hottest.last_decision)}`}.</>;
+  const most = hottest && <> <a href={link("shards", { shard: nameOf(hottest) })}>{nameOf(hottest)}</a> has the highest load, {share(load(hottest))} of a core{hottest.last_decision && `; ${decision(hottest.last_decision)}`}.</>;
   return <>{stores.map((store) => `${store} ${rows.filter((row) => row.store === store).length}`).join(" · ")}: {plural(rows.length, "shard")}, {led}. Load: {spread}.{most}</>;
 }
 

@@ -21,8 +21,8 @@ export function Top() {
   const amount = (row: { messages_per_s: number; bytes_per_s: number }) => (by === "bytes" ? `${bytes(row.bytes_per_s)}/s` : `${rate(row.messages_per_s)}/s`);
   const [publisher, subscriber, slow] = [publishers, subscribers, slowest].map((polled) => polled.value?.items[0]);
   const parts = [
-    publisher && <><ClientLink id={publisher.client_id} most={24} /> publishes most, {amount(publisher)}</>,
-    subscriber && <><ClientLink id={subscriber.client_id} most={24} /> is sent most, {amount(subscriber)}</>,
+    publisher && <><ClientLink id={publisher.client_id} most={24} /> publishes the most, {amount(publisher)}</>,
+    subscriber && <><ClientLink id={subscriber.client_id} most={24} /> receives the most, {amount(subscriber)}</>,
     slow && <>the slowest delivery took {milliseconds(slow.delay_max_ms)}, to <ClientLink id={slow.client_id} most={24} tab="queue" /></>,
   ].filter(Boolean);
   const rates = <Row extends BusyClient | BusyTopic>() => [
@@ -31,7 +31,7 @@ export function Top() {
   ];
   const node = { head: "Node", width: 12, cell: (row: BusyClient) => <a href={link("nodes", { node: row.node })}>{visible(row.node_name)}</a> };
   const clients = (label: string, polled: typeof publishers, isSlow = false) => polled.value && (polled.value.items.length === 0
-    ? <Empty>{missingOf(polled.value).length > 0 ? "None on the nodes that answered." : isSlow ? "Nothing was delivered and measured in the last five seconds." : "Nobody in the last five seconds."}</Empty>
+    ? <Empty>{missingOf(polled.value).length > 0 ? "None on the nodes that answered." : isSlow ? "No delivery was measured in the last five seconds." : "No client in the last five seconds."}</Empty>
     : <Table label={label} open rows={polled.value.items} keyOf={(row) => `${row.client_id} ${row.node}`} stale={isStale(polled)} columns={[
       { head: "Client", cell: (row) => <ClientLink id={row.client_id} most={28} tab={isSlow ? "queue" : undefined} /> },
       ...(isSlow ? [
@@ -43,7 +43,7 @@ export function Top() {
   return (
     <>
       <Head title="Busiest" polled={publishers} request={`/top/publishers?by=${by}&limit=${most}`}>
-        {publishers.value && (parts.length > 0 ? <>{parts.flatMap((part, n) => (n === 0 ? [part] : ["; ", part]))}, in the last five seconds.</> : "Nobody has published in the last five seconds.")}
+        {publishers.value && (parts.length > 0 ? <>{parts.flatMap((part, n) => (n === 0 ? [part] : ["; ", part]))}, in the last five seconds.</> : "No client has published in the last five seconds.")}
       </Head>
       <div class="section-head">
         <h2>By {by}</h2>

@@ -30,7 +30,7 @@ export function Topics() {
   return (
     <>
       <Head title="Topics" {...(asked.topic ? { request: "/match", body: requestOf(asked), command } : {})}>
-        {answer ? sentence(answer) : asked.topic ? "" : "Type a topic: the answer is who would get a message now, and why others would not. Nothing is published."}
+        {answer ? sentence(answer) : asked.topic ? "" : "Enter a topic to see which clients would receive a message now, and why others would not. Nothing is published."}
       </Head>
       <Question asked={asked} again={ask} />
       {problem && <Failed problem={problem} again={ask} />}
@@ -68,9 +68,9 @@ const rule = (verdict: Verdict | null) => (verdict?.by === "file" && verdict.lin
 function sentence({ topic, counts, publisher, counted_all }: Match) {
   const least = counted_all ? "" : "at least ";
   const all = counts.delivered + counts.queued + counts.dropped;
-  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}${publisher.known_by === "nothing" ? "; it is not connected and has no session, so the rules were checked as for a client without a user" : ""}).` : "";
-  if (all + counts.groups === 0) return <><Foreign text={topic} /> reaches nobody: no subscription matches.{may}</>;
-  return <><Foreign text={topic} /> reaches {least}{count(counts.delivered + counts.queued)} of {plural(all, "receiver")}{counts.groups > 0 && ` and one member of ${plural(counts.groups, "shared group", "shared groups each")}`}{counts.queued > 0 && `; ${plural(counts.queued, "of them is away and gets it on reconnecting", "of them are away and get it on reconnecting")}`}{counts.dropped > 0 && <>; <strong>{count(counts.dropped)} would drop it</strong></>}.{may}</>;
+  const may = publisher?.verdict ? ` ${visible(publisher.client_id).slice(0, 60)} ${publisher.verdict.may ? "may" : "may not"} publish it (${publisher.verdict.by === "no_match" ? "no rule matches" : rule(publisher.verdict)}${publisher.known_by === "nothing" ? "; the client is not connected and has no session, so the rules were checked as for a client without a user" : ""}).` : "";
+  if (all + counts.groups === 0) return <><Foreign text={topic} /> reaches no client: no subscription matches.{may}</>;
+  return <><Foreign text={topic} /> reaches {least}{count(counts.delivered + counts.queued)} of {plural(all, "receiver")}{counts.groups > 0 && ` and one member of ${counts.groups === 1 ? "a shared group" : `each of ${count(counts.groups)} shared groups`}`}{counts.queued > 0 && `; ${plural(counts.queued, "of them is away and gets it when it reconnects", "of them are away and get it when they reconnect")}`}{counts.dropped > 0 && <>; <strong>{count(counts.dropped)} would drop it</strong></>}.{may}</>;
 }
 
 const order = { dropped: 0, queued: 1, one_of: 2, delivered: 3 };
@@ -90,7 +90,7 @@ function Answer({ answer, why, again }: { answer: Match; why: string | undefined
       {rows.length > 0 && <Table label="Receivers" open={!answer.counted_all} rows={rows} keyOf={(row) => `${row.client_id} ${row.group}`} columns={[
         { head: "Receiver", width: 26, cell: receiver },
         { head: "Outcome", width: 13, cell: (row) => <State is={row.outcome} say={row.outcome === "one_of" ? `one of ${count(row.members)}` : row.outcome} /> },
-        { head: "Why", cell: (row) => [row.reason && reasonName(row.reason), row.detail !== null && visible(row.detail), rule(row.rule), row.outcome === "queued" && "it is away; the message waits"].filter(Boolean).join(" · ") },
+        { head: "Why", cell: (row) => [row.reason && reasonName(row.reason), row.detail !== null && visible(row.detail), rule(row.rule), row.outcome === "queued" && "the client is away; the message waits in its queue"].filter(Boolean).join(" · ") },
         { head: "Filter", width: 24, cell: (row) => <Foreign text={row.filter} most={22} /> },
         { head: "QoS", width: 6, figure: true, cell: (row) => row.qos },
         { head: "Node", width: 9, cell: (row) => (row.node_name ? visible(row.node_name) : row.state === "away" ? "away" : "") },
@@ -101,4 +101,4 @@ function Answer({ answer, why, again }: { answer: Match; why: string | undefined
 }
 
 const receiver = (row: Receiver) => row.client_id !== null ? <ClientLink id={row.client_id} most={24} />
-  : <a class="foreign" href={link("shared-groups")}>{middle(visible(row.group ?? ""), 24)}</a>;
+  : <a class="foreign" href={link("shared-groups", { group: row.group ?? "" })}>{middle(visible(row.group ?? ""), 24)}</a>;
