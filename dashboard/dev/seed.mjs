@@ -53,6 +53,8 @@ export async function seed(nodes, { machines = 90, screens = 12 } = {}) {
       if ((n + turn) % 5 === 0 && Math.random() < share) press.publish(`plant/${n + 1}/temperature`, `${(60 + Math.random() * 20).toFixed(1)}`);
       if ((n * 3 + turn) % 10 === 0) press.publish(`plant/${n + 1}/state`, JSON.stringify({ running: true, pieces: turn, at: turn }), { qos: 1 });
     }
+    // The slow client publishes as well, so that its page has a rate.
+    if (turn % 5 === 0) slow.publish("hub/load", `${turn}`);
     if (turn % 50 === 0) presses[turn % presses.length].publish(`plant/${1 + turn % presses.length}/alarm`, "pressure high", { qos: 1, retain: true });
   }, 100);
   return { clients, stop() { clearInterval(timer); for (const client of clients) client.close(); } };
