@@ -26,8 +26,8 @@ use authorization::Action;
 use futures_util::FutureExt as _;
 use inspection::merge;
 use inspection::{
-    Answer, AskedChange, ClientsQuestion, DropsQuestion, Limit, MembersQuestion, MessagesAnswer,
-    MessagesQuestion, Part, Question, short,
+    Answer, AskedChange, At, ClientPart, ClientsQuestion, DropsQuestion, Limit, MembersQuestion,
+    MessagesAnswer, MessagesQuestion, Part, Question, short,
 };
 use mqtt_proto::{SubscriptionFilter, filter_matches, validate_topic_filter};
 use peer_protocol::{INSPECTION_SINCE, Refusal};
@@ -220,7 +220,9 @@ impl Broker for Asking {
             };
             let (action, topic) = node::asked(&question.action, &question.topic)?;
             let unsaved = rules::unsaved(&text, &inspect.node.settings.read().authorization)?;
-            let (said, address, _) = said_of(&inspect, question.clone(), budget).await?;
+            let said = node::acl(&inspect, question.clone(), budget);
+            let parts = known::client_parts(&inspect, &question.client_id, budget);
+            let (said, address, _) = said_of(said, parts, rows::now(&inspect.node)).await?;
             let address = question.address.as_deref().or(address.as_deref());
             Ok(rules::judge(&unsaved, said, address, (action, topic)))
         }
@@ -239,8 +241,10 @@ impl Broker for Asking {
             let judged = match Judged::by_question(&subject) {
                 Some(judged) => judged,
                 None => {
-                    let (said, address, partial) =
-                        said_of(&inspect, rules::who(id), budget).await?;
+                    let said = node::acl(&inspect, rules::who(id), budget);
+                    let parts = known::client_parts(&inspect, id, budget);
+                    let now = rows::now(&inspect.node);
+                    let (said, address, partial) = said_of(said, parts, now).await?;
                     Judged::by_nodes(said, address.as_deref(), partial)
                 }
             };
@@ -959,21 +963,18 @@ impl Inspect {
     }
 }
 /// The first of these rows, with the key that the next page begins behind.
-/// What the nodes say of a client, the address of its connection, and who has not answered.
+/// What the nodes say of a client, the address of its connection, and who has not answered. `parts`: what they know of it.
 async fn said_of(
-    inspect: &Arc<Inspect>,
-    question: AclQuestion,
-    budget: Duration,
+    said: impl Future<Output = Result<AclAnswer, Problem>>,
+    parts: impl Future<Output = (Vec<(NodeId, String, ClientPart)>, Vec<Missing>)>,
+    now: At,
 ) -> Result<(AclAnswer, Option<String>, Vec<Missing>), Problem> {
-    let id = question.client_id.clone();
-    let (said, (parts, partial)) = tokio::join!(
-        node::acl(inspect, question, budget),
-        known::client_parts(inspect, &id, budget),
-    );
+    let (said, (parts, partial)) = tokio::join!(said, parts);
+    let said = said?;
     let parts = parts.into_iter().map(|(.., part)| part);
-    let client = merge::client(&id, parts, rows::now(&inspect.node));
+    let client = merge::client(&said.client_id, parts, now);
     let connection = client.and_then(|client| client.connection);
-    Ok((said?, connection.map(|of| of.address), partial))
+    Ok((said, connection.map(|of| of.address), partial))
 }
 
 fn cut<T>(rows: BTreeMap<String, T>, limit: usize, partial: Vec<Missing>) -> Found<T> {
