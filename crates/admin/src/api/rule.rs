@@ -22,7 +22,7 @@ pub struct AclQuestion {
     #[serde(default)]
     pub address: Option<String>,
     /// Rules in the language of rule files, judged in the place of the file of the asked node: what they would say if they
-    /// were saved. What came with the login of a connected client counts before them. 64 KiB at most.
+    /// were saved. What came with the login of a connected client counts before them. The whole body has 64 KiB at most.
     #[serde(default)]
     pub rules: Option<String>,
 }
@@ -95,7 +95,7 @@ pub struct AclSubject {
     /// The IP address that it connects from.
     #[serde(default)]
     pub address: Option<String>,
-    /// Rules in the language of rule files, listed in the place of those of the file. 64 KiB at most.
+    /// Rules in the language of rule files, listed in the place of those of the file. The whole body has 64 KiB at most.
     #[serde(default)]
     pub rules: Option<String>,
 }

@@ -16,9 +16,6 @@ use crate::problem::Problem;
 /// What a client may be asked about.
 const ACTIONS: [&str; 4] = ["publish", "retain", "subscribe", "receive"];
 
-/// Bytes of rules that are not saved.
-const LONGEST_RULES: usize = 64 * 1_024;
-
 /// Whether a client may do something, and which rule decides.
 #[utoipa::path(post, path = "/api/v1/acl/test", operation_id = "test_acl", tag = "rights", params(BudgetParams), request_body = AclQuestion, responses((status = 200, description = "Whether the client may, and what decides", body = AclAnswer)))]
 pub(super) async fn test(
@@ -32,7 +29,6 @@ pub(super) async fn test(
         return Err(wrong_field("/action", &question.action.into(), accepted));
     }
     check_address(question.address.as_deref())?;
-    check_length(question.rules.as_deref())?;
     Ok(Json(broker.acl(question, budget.budget()?).await?))
 }
 
@@ -46,18 +42,7 @@ pub(super) async fn list(
     Body(subject): Body<AclSubject>,
 ) -> Result<Json<AclRules>, Problem> {
     check_address(subject.address.as_deref())?;
-    check_length(subject.rules.as_deref())?;
     Ok(Json(broker.acl_rules(subject, budget.budget()?).await?))
-}
-
-fn check_length(rules: Option<&str>) -> Result<(), Problem> {
-    match rules {
-        Some(rules) if rules.len() > LONGEST_RULES => {
-            let given = format!("{} bytes", rules.len());
-            Err(wrong_field("/rules", &given.into(), "64 KiB at most"))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn check_address(address: Option<&str>) -> Result<(), Problem> {
