@@ -30,10 +30,11 @@ async function tryIt(page) {
   await page.evaluate("scrollTo(0, 0)");
 }
 
-/** Bans for the page that lists them. */
+/** Bans and refused logins for the page that lists them. */
 async function ban(request, { csrf_token }) {
   for (const of of [{ user: "plant-z", reason: "its key was published" }, { client: "probe-4711", reason: "connects every second" }])
     if (!(await request.post(`${url}api/v1/bans`, { headers: { "X-CSRF-Token": csrf_token }, data: { ...of, seconds: 86_400 } })).ok()) throw new Error("The ban failed");
+  for (const user of ["olga", "administrator"]) await request.post(`${url}api/v1/login`, { data: { user, password: "a guess" } });
 }
 
 const taken = [];
