@@ -127,7 +127,7 @@ const tasks: Task[] = [
     name: "see which shard is hot, and what is done about it",
     async mouse(inputs) { await inputs.click("nav >> text=Shards"); },
     async keyboard(inputs) { await inputs.command("g h"); },
-    seen: (page) => says(page, ".answer", /Load: mq-1 \d+ %, mq-2 \d+ %, mq-3 \d+ %\. (inbox|session|retain) \d+ has most of it, [\d.<]+ % of a core; not split: \w/),
+    seen: (page) => says(page, ".answer", /Load: mq-1 \d+ %, mq-2 \d+ %, mq-3 \d+ %\. (inbox|session|retain) \d+ has the highest load, [\d.<]+ % of a core; not split: \w/),
   },
   {
     name: "drain a node, and watch it become empty",
