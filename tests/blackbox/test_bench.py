@@ -527,7 +527,7 @@ def test_plan_tells_what_it_read_of_tbmq(tmp_path):
     for words in ("warm-up       6 messages", "drain         1 s", "at a time     10 ", "watcher-0", "probe-0 to 9",
                   "$share/g/flux/void/entropy/#", "persistent"):
         assert words in text, text
-    assert "200000 publishers" in plan(*GROUPS).stdout and "6000" in plan(GROUPS[0]).stdout
+    assert "200,000 publishers" in plan(*GROUPS).stdout and "6000" in plan(GROUPS[0]).stdout
     wrong = tmp_path / "wrong.json"
     for text, words in [
         ('{"id": 1, "publishers": 5}', "publisher group 1: `topicPrefix` is missing"),
