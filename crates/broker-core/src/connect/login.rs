@@ -406,8 +406,8 @@ impl<R: Rim> ClientLoop<R> {
         let data = auth.properties.authentication_data.unwrap_or_default();
         // [MQTT-4.12.1-2]
         let mut refusal = ReasonCode::NotAuthorized;
-        // Without a step, or with another user than before.
-        let mut cause = Cause::Denied(Denial::OtherUser);
+        // With another user than before.
+        let mut cause = Cause::SessionOfAnotherUser;
         let step = match (auth.reason, login.exchange.take()) {
             (ReasonCode::Reauthenticate, None) => self.base.node.rim.begin_exchange(method, data),
             // [MQTT-4.12.0-3]

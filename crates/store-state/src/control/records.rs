@@ -80,27 +80,15 @@ impl Records {
                     };
                     let mut record = user.clone();
                     record.logins_since = since;
-                    Arc::new(Stored { revision, record })
+                    record
                 });
-                let is_same = match (before, &after) {
-                    (Some(before), Some(after)) => before.record == after.record,
-                    (before, after) => before.is_none() && after.is_none(),
-                };
-                let after = if is_same { before.cloned() } else { after };
+                let after = follow(before, after, revision);
                 Ok(Record::User(name.clone(), after))
             }
             Put::Group(name, group) => {
                 let before = self.groups.get(name);
                 meets(expect, before.map(|of| of.revision))?;
-                let after = group.as_deref().map(|group| {
-                    let record = group.clone();
-                    Arc::new(Stored { revision, record })
-                });
-                let is_same = match (before, &after) {
-                    (Some(before), Some(after)) => before.record == after.record,
-                    (before, after) => before.is_none() && after.is_none(),
-                };
-                let after = if is_same { before.cloned() } else { after };
+                let after = follow(before, group.as_deref().cloned(), revision);
                 Ok(Record::Group(name.clone(), after))
             }
             Put::Rules(list) => {
@@ -227,6 +215,18 @@ impl Record {
 
     pub(super) fn bytes(&self) -> usize {
         counted(self).bytes
+    }
+}
+
+/// What stands in the place of a record: itself if the new one is the same.
+fn follow<T: PartialEq>(
+    before: Option<&Arc<Stored<T>>>,
+    after: Option<T>,
+    revision: Revision,
+) -> Option<Arc<Stored<T>>> {
+    match (before, after) {
+        (Some(before), Some(after)) if before.record == after => Some(Arc::clone(before)),
+        (_, after) => after.map(|record| Arc::new(Stored { revision, record })),
     }
 }
 
