@@ -316,7 +316,8 @@ impl Group {
     /// How many members this node counts.
     pub fn counts(&self) -> GroupCounts {
         let mut counts = GroupCounts::default();
-        for member in self.members.lock().list() {
+        // As they are handed out: whoever publishes to the group does not wait for the count.
+        for member in self.members().iter() {
             match member.who {
                 Who::Session(_) => counts.sessions += 1,
                 Who::Durable(_) => {

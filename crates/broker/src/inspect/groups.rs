@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use admin::page::{LARGEST_LIMIT, MissingReason};
-use broker_core::Group;
-use broker_core::SessionKey;
 use broker_core::inspect::{ClientSummary, Life};
+use broker_core::{Group, GroupCounts, SessionKey};
 use inspection::{
     ANSWER_BYTES, ClientState, GroupMember, GroupShare, MembersPart, MembersQuestion, NodeId, Part,
     SharedGroupRow, size,
 };
 use store_state::inbox::inspect::InboxSummary;
+use tokio::time::Instant;
 
 use super::loops;
 use super::rows::{self, Own, shared_parts};
+use super::walks::Walks;
 use crate::node::Node;
 
 /// Members whose queues are looked at for one answer about groups.
@@ -27,30 +28,36 @@ const LOOKED_AT: usize = 8_192;
 /// Shared groups of which this node knows members, in the order of their filters as they are given at SUBSCRIBE.
 pub(super) async fn list(
     node: &Arc<Node>,
+    (walks, deadline): (&Walks, Instant),
     after: &str,
     limit: usize,
 ) -> Result<Part<SharedGroupRow>, MissingReason> {
-    let mut groups = node.routes.groups();
-    groups.retain(|group| group.filter() > after);
-    groups.sort_by(|one, other| one.filter().cmp(other.filter()));
-    // One more: whether any follow.
-    groups.truncate(limit + 1);
-    let mut left = LOOKED_AT;
-    let counted: Vec<Counted> = groups
-        .into_iter()
-        .map(|group| Counted::new(node, group, &mut left))
-        .collect();
+    // Groups may have as many members as there are sessions, and whoever may read may ask.
+    let begun = || async { walks.begin(deadline).await.ok_or(MissingReason::Busy) };
+    let counted = begun().await?.look(|| {
+        let mut groups = node.routes.groups();
+        groups.retain(|group| group.filter() > after);
+        groups.sort_by(|one, other| one.filter().cmp(other.filter()));
+        // One more: whether any follow.
+        groups.truncate(limit + 1);
+        let mut left = LOOKED_AT;
+        let counted = groups.into_iter();
+        let counted = counted.map(|group| Counted::new(node, group, &mut left));
+        counted.collect::<Vec<_>>()
+    });
     let sessions = counted.iter().flat_map(Counted::here);
     let summaries = loops::summaries(node, sessions).await?;
-    let rows = counted
-        .into_iter()
-        .map(|counted| counted.row(node, &summaries));
-    Ok(Part::new(rows, limit))
+    Ok(begun().await?.look(|| {
+        let rows = counted.into_iter();
+        let rows = rows.map(|counted| counted.row(node, &summaries));
+        Part::new(rows, limit)
+    }))
 }
 
 /// A group, with members whose queues are looked at.
 struct Counted {
     group: Arc<Group>,
+    counts: GroupCounts,
     sessions: Vec<SessionKey>,
     /// Each with its session if it is connected here.
     durable: Vec<(Arc<str>, Option<SessionKey>)>,
@@ -74,6 +81,7 @@ impl Counted {
             sessions: group.sessions(None, limit).into_iter().collect(),
             durable: durable.map(with_home).collect(),
             group,
+            counts,
             looked_at: rest.is_some(),
         }
     }
@@ -88,7 +96,7 @@ impl Counted {
         node: &Arc<Node>,
         summaries: &BTreeMap<SessionKey, ClientSummary>,
     ) -> SharedGroupRow {
-        let counts = self.group.counts();
+        let counts = self.counts;
         let (mut durable, mut durable_online) = (counts.durable, counts.durable_online);
         let mut waiting = None;
         if self.looked_at {

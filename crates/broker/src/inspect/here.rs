@@ -89,7 +89,8 @@ impl Inspect {
             }
             Question::SharedGroups { after, limit } => {
                 let limit = usize::from(limit.min(LARGEST_LIMIT));
-                Answer::SharedGroups(groups::list(&self.node, &after, limit).await?)
+                let walks = (&self.walks, deadline);
+                Answer::SharedGroups(groups::list(&self.node, walks, &after, limit).await?)
             }
             Question::Match {
                 topic,
