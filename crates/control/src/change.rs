@@ -122,6 +122,17 @@ impl Change {
         }
     }
 
+    /// Bytes of the texts of its record.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match &self.put {
+            Put::User(name, Some(user)) => user.bytes(name),
+            Put::Group(name, Some(group)) => group.bytes(name),
+            Put::Rules(list) => list.bytes(),
+            Put::User(name, None) | Put::Group(name, None) => name.len(),
+        }
+    }
+
     /// Which record it is of.
     #[must_use]
     pub fn target(&self) -> Target {
@@ -145,9 +156,14 @@ pub fn check(by: &By, changes: &[Change], bounds: &Bounds) -> Result<(), Refused
     if changes.len() > bounds.changes {
         return refused(bounds.changes, Reason::Full("changes in one operation"));
     }
+    let mut bytes = 0;
     for (which, change) in changes.iter().enumerate() {
         if let Err(invalid) = change.check() {
             return refused(which, Reason::Invalid(invalid));
+        }
+        bytes += change.bytes();
+        if bytes > bounds.operation_bytes {
+            return refused(which, Reason::Full("bytes in one operation"));
         }
     }
     Ok(())

@@ -38,6 +38,8 @@ pub struct Bounds {
     pub bytes: usize,
     /// Changes in one operation.
     pub changes: usize,
+    /// Bytes of all records in one operation.
+    pub operation_bytes: usize,
     /// Audited changes that are kept.
     pub audited: usize,
     /// Operations that are recognised when they come again.
@@ -52,6 +54,7 @@ impl Bounds {
         lines: 100_000,
         bytes: 256 * 1_024 * 1_024,
         changes: 1_000,
+        operation_bytes: 2 * 1_024 * 1_024,
         audited: 100_000,
         ids: 4_096,
     };

@@ -8,7 +8,7 @@ use ::control::{
     Audited, Bounds, By, Change, ChangeId, EntryNumber, Field, Group, Recorded, Refused, Revision,
     RuleList, Target, UnixMs, User,
 };
-use hashing::HashMap;
+use hashing::{HashMap, HashSet};
 
 use super::audit::Audit;
 use super::records::{Record, Records, Stored};
@@ -26,6 +26,7 @@ const BOUNDS: Bounds = if cfg!(test) {
         lines: 8,
         bytes: 4_096,
         changes: 4,
+        operation_bytes: 16_384,
         audited: 12,
         ids: 6,
     }
@@ -337,6 +338,7 @@ impl ControlMachine {
     fn change(&mut self, changes: &[Change]) -> Result<Vec<Record>, Refused> {
         let revision = self.next_revision();
         let mut before: Vec<Record> = Vec::new();
+        let mut changed: HashSet<Target> = HashSet::default();
         for (which, change) in changes.iter().enumerate() {
             let made = self.records.made(change.expect, &change.put, revision);
             let admitted = made.and_then(|record| {
@@ -349,7 +351,7 @@ impl ControlMachine {
                     if was == record {
                         continue;
                     }
-                    if before.iter().all(|known| known.target() != was.target()) {
+                    if changed.insert(was.target()) {
                         before.push(was);
                     }
                     self.put(record);

@@ -285,6 +285,16 @@ fn there_is_an_end_to_what_is_kept() {
     let long = "x".repeat(4_000);
     let long = put_user("a", Some(user(&[], &[&long, &long], "h")), Expect::Any);
     assert_eq!(stage.ask(vec![long]), refused(0, Reason::Full("bytes")));
+    let long = put_user(
+        "a",
+        Some(user(&[], &[&*"x".repeat(4_000); 3], "h")),
+        Expect::Any,
+    );
+    let twice = vec![long.clone(), long];
+    assert_eq!(
+        stage.ask(twice),
+        refused(1, Reason::Full("bytes in one operation"))
+    );
     let wrong = put_user("a", Some(user(&["b", "a"], &[], "h")), Expect::Any);
     let reply = stage.ask(vec![wrong]);
     assert!(matches!(
