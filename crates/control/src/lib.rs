@@ -18,6 +18,7 @@ mod by;
 mod change;
 mod group;
 mod limit;
+mod stored;
 mod user;
 
 pub use audit::{Audited, ChainHash, EntryNumber, Field, Recorded};
@@ -28,4 +29,5 @@ pub use change::{
 };
 pub use group::{Group, Priority, RuleList};
 pub use limit::{Bounds, Invalid};
+pub use stored::{Changed, GroupsByName, Named, Records, Stored, UsersByName};
 pub use user::{Hash, UnixMs, User, Verifier};

@@ -5,15 +5,15 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ::control::{
-    Audited, Bounds, By, Change, ChangeId, EntryNumber, Field, Group, Recorded, Refused, Revision,
-    RuleList, Target, UnixMs, User,
+    Audited, Bounds, By, Change, ChangeId, Changed, EntryNumber, Field, Group, Recorded, Refused,
+    Revision, RuleList, Stored, Target, UnixMs, User,
 };
 use hashing::{HashMap, HashSet};
 
 use super::audit::Audit;
-use super::records::{Record, Records, Stored};
+use super::records::{Record, Records};
 use super::rows::{self, AUDIT, Counters, GROUP, ID, MACHINE, RULES, Row, USER};
-use super::{Changed, ControlOp, ControlOutlet, ControlReply};
+use super::{ControlOp, ControlOutlet, ControlReply};
 use crate::survey::ensure;
 use crate::touched::Touched;
 use crate::{Changes, Header, LoadError, Machine, NameHash, Slots, Survey, Table, TableError, row};
@@ -131,10 +131,10 @@ impl Machine for ControlMachine {
         };
         for record in before {
             self.note(&record, by, UnixMs(header.now_ms), table)?;
-            match record.target() {
-                Target::User(name) => changed.users.push(name),
-                Target::Group(name) => changed.groups.push(name),
-                Target::Rules => changed.rules = true,
+            match self.records.get(&record.target()) {
+                Record::User(name, user) => changed.users.push((name, user)),
+                Record::Group(name, group) => changed.groups.push((name, group)),
+                Record::Rules(rules) => changed.rules = Some(rules),
             }
         }
         outlet.changed(changed);
@@ -257,6 +257,17 @@ impl ControlMachine {
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    /// A copy of all records. Shares them; allocates for each name.
+    #[must_use]
+    pub fn records(&self) -> ::control::Records {
+        ::control::Records {
+            revision: self.revision,
+            users: self.records.users.clone(),
+            groups: Arc::new(self.records.groups.clone()),
+            rules: Arc::clone(&self.records.rules),
+        }
     }
 
     /// A user.

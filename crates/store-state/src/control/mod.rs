@@ -19,5 +19,4 @@ mod rows;
 mod tests;
 
 pub use machine::ControlMachine;
-pub use op::{Changed, ControlOp, ControlOutlet, ControlReply};
-pub use records::Stored;
+pub use op::{ControlOp, ControlOutlet, ControlReply};

@@ -1,6 +1,6 @@
 //! What the control shard can be asked, what it answers, and what it tells.
 
-use ::control::{By, Change, ChangeId, Refused, Revision};
+use ::control::{By, Change, ChangeId, Changed, Refused, Revision};
 use serde::{Deserialize, Serialize};
 
 /// A request to the control shard.
@@ -27,19 +27,6 @@ pub enum ControlReply {
     },
     /// Nothing was changed.
     Refused(Refused),
-}
-
-/// What an operation has changed.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Changed {
-    /// The operation.
-    pub revision: Revision,
-    /// The users that are there no more, or are different.
-    pub users: Vec<Box<str>>,
-    /// The groups that are there no more, or are different.
-    pub groups: Vec<Box<str>>,
-    /// The rules that hold for everybody are different.
-    pub rules: bool,
 }
 
 /// Who is told on every replica what has changed.

@@ -3,18 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::control::{Bounds, Expect, Group, Put, Reason, Revision, RuleList, Target, User};
+use ::control::{Bounds, Expect, Group, Put, Reason, Revision, RuleList, Stored, Target, User};
 use hashing::HashMap;
-use serde::{Deserialize, Serialize};
-
-/// A record and the operation that has changed it last.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Stored<T> {
-    /// The operation.
-    pub revision: Revision,
-    /// The record.
-    pub record: T,
-}
 
 /// All records.
 #[derive(Debug, Default)]
@@ -39,15 +29,6 @@ pub(super) enum Record {
 struct Counted {
     lines: usize,
     bytes: usize,
-}
-
-impl Default for Stored<RuleList> {
-    fn default() -> Self {
-        Self {
-            revision: Revision(0),
-            record: RuleList::default(),
-        }
-    }
 }
 
 impl Records {

@@ -2,12 +2,12 @@ mod model;
 mod property;
 
 use ::control::{
-    Address, Audited, By, Change, ChangeId, Count, EntryNumber, Expect, Group, Hash, Incarnation,
-    Means, Node, Priority, Put, Reason, Refused, Revision, RuleList, User, Verifier,
+    Address, Audited, By, Change, ChangeId, Changed, Count, EntryNumber, Expect, Group, Hash,
+    Incarnation, Means, Node, Priority, Put, Reason, Refused, Revision, RuleList, User, Verifier,
 };
 use mqtt_session::{Qos0Inbox, QueueFull};
 
-use super::{Changed, ControlMachine, ControlOp, ControlOutlet, ControlReply};
+use super::{ControlMachine, ControlOp, ControlOutlet, ControlReply};
 use crate::test_replica::Replica;
 use crate::{ClassLimits, Header, Limits, Machine, QueueLimits, Table};
 

@@ -59,18 +59,26 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // With threads, sockets, files or clocks.
     ("config", &[]),
     ("host", &[]),
+    ("control-view", &["control"]),
     ("guard", &["config"]),
     ("transport", &["net-api"]),
     ("net", &["histogram", "net-api", "transport"]),
     (
         "authentication",
-        &["authentication-api", "authorization", "config"],
+        &[
+            "authentication-api",
+            "authorization",
+            "config",
+            "control",
+            "control-view",
+        ],
     ),
     ("consensus", &["histogram"]),
     (
         "store",
         &[
             "consensus",
+            "control",
             "histogram",
             "mqtt-session",
             "peer-protocol",
@@ -79,7 +87,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("cluster", &["transport"]),
-    ("admin", &["config", "peer-protocol", "store-state"]),
+    (
+        "admin",
+        &[
+            "authorization",
+            "config",
+            "control",
+            "control-view",
+            "peer-protocol",
+            "store-state",
+        ],
+    ),
     (
         "broker",
         &[
@@ -91,6 +109,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "cluster",
             "config",
             "consensus",
+            "control",
+            "control-view",
             "guard",
             "histogram",
             "host",
@@ -114,6 +134,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "authorization",
             "broker",
             "config",
+            "control",
             "guard",
             "host",
             "loadtest",

@@ -1,0 +1,189 @@
+//! What a node knows of users, groups and rules: a copy of all records that its threads read, kept up to date by its replica
+//! of the control store.
+//!
+//! Purpose: [`View`] says what the records are, and how far that can be believed.
+//!
+//! Invariants: the view never goes back while it exists, whatever the replica is loaded from; it holds what an operation has
+//! made whole or not at all.
+//!
+//! Deliberately absent: the records (`control`), who fills the view (`store`), what is made of the records.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use control::{Changed, GroupsByName, Named, Records, Revision, RuleList, Stored, User};
+use parking_lot::RwLock;
+
+/// How far the view of a node can be believed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Standing {
+    /// Nothing was ever changed, as far as the node knows: there are no records.
+    #[default]
+    Unused,
+    /// There are records, and this process has not heard yet whether its copy is the last one: who was removed in the meantime
+    /// must not be let in by it.
+    Unconfirmed,
+    /// The copy was up to date at least once in this process.
+    Confirmed,
+}
+
+/// The records as this node has them. Reading takes a lock that changes hold for some microseconds.
+#[derive(Default, Debug)]
+pub struct View {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default, Debug)]
+struct Inner {
+    standing: Standing,
+    records: Records,
+}
+
+impl View {
+    /// How far it can be believed.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.inner.read().standing
+    }
+
+    /// The last operation that it has.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.inner.read().records.revision
+    }
+
+    /// A user; `None`: there is none of this name.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<Arc<Stored<User>>> {
+        self.inner.read().records.users.get(name).cloned()
+    }
+
+    /// How many users there are.
+    #[must_use]
+    pub fn user_count(&self) -> usize {
+        self.inner.read().records.users.len()
+    }
+
+    /// Visits users in the order of their names, from the one behind `after` on, until `visit` says false. Changes wait: visit
+    /// some thousand at most in one call.
+    pub fn each_user(
+        &self,
+        after: Option<&str>,
+        mut visit: impl FnMut(&str, &Arc<Stored<User>>) -> bool,
+    ) {
+        let inner = self.inner.read();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut users = inner
+            .records
+            .users
+            .range::<str, _>((from, Bound::Unbounded));
+        while users.next().is_some_and(|(name, user)| visit(name, user)) {}
+    }
+
+    /// All groups.
+    #[must_use]
+    pub fn groups(&self) -> Arc<GroupsByName> {
+        Arc::clone(&self.inner.read().records.groups)
+    }
+
+    /// The rules that hold for everybody.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Stored<RuleList>> {
+        Arc::clone(&self.inner.read().records.rules)
+    }
+
+    /// There are records in this cluster.
+    pub fn begun(&self) {
+        let mut inner = self.inner.write();
+        inner.standing = inner.standing.max(Standing::Unconfirmed);
+    }
+
+    /// What it has is what the cluster has, or had a moment ago.
+    pub fn confirmed(&self) {
+        self.inner.write().standing = Standing::Confirmed;
+    }
+
+    /// The replica was loaded. Takes over what it has, unless the view has more. True: it was taken over.
+    pub fn loaded(&self, records: Records) -> bool {
+        let mut inner = self.inner.write();
+        inner.standing = inner.standing.max(Standing::Unconfirmed);
+        let is_newer = records.revision > inner.records.revision;
+        if is_newer {
+            let before = std::mem::replace(&mut inner.records, records);
+            drop(inner);
+            // A quarter of a million users are freed without the lock.
+            drop(before);
+        }
+        is_newer
+    }
+
+    /// An operation has changed something. True: the view did not have it.
+    pub fn changed(&self, changed: &Changed) -> bool {
+        let mut inner = self.inner.write();
+        inner.standing = inner.standing.max(Standing::Unconfirmed);
+        let records = &mut inner.records;
+        if changed.revision <= records.revision {
+            return false;
+        }
+        records.revision = changed.revision;
+        put(&mut records.users, &changed.users);
+        if !changed.groups.is_empty() {
+            put(Arc::make_mut(&mut records.groups), &changed.groups);
+        }
+        if let Some(rules) = &changed.rules {
+            records.rules = Arc::clone(rules);
+        }
+        true
+    }
+}
+
+fn put<T>(records: &mut BTreeMap<Box<str>, Arc<Stored<T>>>, changed: &[Named<T>]) {
+    for (name, record) in changed {
+        match record {
+            Some(record) => records.insert(name.clone(), Arc::clone(record)),
+            None => records.remove(name),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(revision: u64, line: &str) -> Option<Arc<Stored<RuleList>>> {
+        let record = RuleList([line.into()].into());
+        let revision = Revision(revision);
+        Some(Arc::new(Stored { revision, record }))
+    }
+
+    fn changed(revision: u64) -> Changed {
+        Changed {
+            revision: Revision(revision),
+            rules: rules(revision, "allow publish"),
+            ..Changed::default()
+        }
+    }
+
+    #[test]
+    fn a_view_never_goes_back() {
+        let view = View::default();
+        assert_eq!(view.standing(), Standing::Unused);
+        assert!(view.changed(&changed(3)));
+        assert_eq!(view.standing(), Standing::Unconfirmed);
+        view.confirmed();
+        let records = |revision| Records {
+            revision: Revision(revision),
+            ..Records::default()
+        };
+        assert!(!view.loaded(records(2)));
+        assert!(!view.changed(&changed(3)));
+        assert_eq!(view.rules().revision, Revision(3));
+        assert!(view.loaded(records(4)));
+        assert_eq!(view.rules().revision, Revision(0));
+        view.begun();
+        assert_eq!(view.standing(), Standing::Confirmed);
+    }
+}
