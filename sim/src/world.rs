@@ -151,6 +151,7 @@ impl World {
             session: 1 + chance.below(2),
             inbox: 1 + chance.below(2),
             retain: 1,
+            control: 1,
         }
         .map(|count| count as u16);
         let network = Network {

@@ -63,7 +63,7 @@ pub enum Change {
 #[schema(value_type = String, example = "5f3a90c2d1e4b867", pattern = "^[0-9a-f]{1,16}$")]
 pub struct NodeId(pub u64);
 
-/// One of the three stores.
+/// One of the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreName {
@@ -73,6 +73,8 @@ pub enum StoreName {
     Inbox,
     /// Retained messages.
     Retain,
+    /// Users, groups and rules that change while the cluster runs.
+    Control,
 }
 
 /// `GET /api/v1/cluster`.
@@ -347,6 +349,7 @@ impl From<StoreId> for StoreName {
             StoreId::Session => Self::Session,
             StoreId::Inbox => Self::Inbox,
             StoreId::Retain => Self::Retain,
+            StoreId::Control => Self::Control,
         }
     }
 }
@@ -357,6 +360,7 @@ impl From<StoreName> for StoreId {
             StoreName::Session => Self::Session,
             StoreName::Inbox => Self::Inbox,
             StoreName::Retain => Self::Retain,
+            StoreName::Control => Self::Control,
         }
     }
 }
@@ -389,7 +393,7 @@ impl std::error::Error for NoNodeId {}
 
 impl fmt::Display for NoSuchStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the stores are session, inbox and retain")
+        f.write_str("the stores are session, inbox, retain and control")
     }
 }
 

@@ -117,6 +117,7 @@ impl Clustered {
                 session: config.session_store_shards,
                 inbox: config.inbox_store_shards,
                 retain: config.retain_store_shards,
+                control: 1,
             },
             name_seed: OnceLock::new(),
             own_name_seed: folder.name_seed(),

@@ -332,6 +332,7 @@ fn not_split(error: SplitError) -> Refusal {
         | SplitError::Unknown
         | SplitError::Stopped(_) => Refusal::Unavailable(error.to_string()),
         SplitError::NoSuchSlot { .. }
+        | SplitError::NeverSplit
         | SplitError::TooManyShards
         | SplitError::MembersChange
         | SplitError::EarlierVersion { .. }
@@ -452,6 +453,10 @@ pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: 
             .await
             .map_err(not_split),
         NodeRequest::Forget => forget(node, from).await,
+        NodeRequest::BeginControl => {
+            let begun = node.store().control_store.begin().await;
+            begun.map_err(|error| Refusal::Unavailable(format!("{error:?}")))
+        }
     };
     reply.send(NodeRequest::encode_answer(&answer));
 }

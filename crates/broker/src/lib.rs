@@ -571,18 +571,21 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
         session: config.session_store_shards,
         inbox: config.inbox_store_shards,
         retain: config.retain_store_shards,
+        control: 1,
     };
     store::Options {
         folders: PerStore {
             session: config.session_store_folder.clone(),
             inbox: config.inbox_store_folder.clone(),
             retain: config.retain_store_folder.clone(),
+            control: None,
         },
         shards: clustered.map_or(configured, |clustered| clustered.shards()),
         voters: PerStore {
             session: config.session_store_voters,
             inbox: config.inbox_store_voters,
             retain: config.retain_store_voters,
+            control: None,
         },
         open_files: store::Options::default().open_files,
         level: clustered.and_then(|clustered| clustered.level_told()),
@@ -647,6 +650,8 @@ fn split_options(config: &Config) -> PerStore<SplitOptions> {
             density_most: Density(config.retain_store_max_io_density),
             cpu_usage_most: config.retain_store_max_cpu_usage.get(),
         },
+        // It is never split.
+        control: SplitOptions::default(),
     }
 }
 

@@ -81,7 +81,7 @@ pub enum Target {
 }
 
 /// Why an operation has changed nothing.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refused {
     /// The change that cannot be made, counted from 0.
     pub which: usize,
@@ -90,7 +90,7 @@ pub struct Refused {
 }
 
 /// Why a change cannot be made.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reason {
     /// There is such a record.
     Exists,
@@ -99,7 +99,7 @@ pub enum Reason {
     /// The record is of this revision.
     Revision(Revision),
     /// It would be more than there may be of this.
-    Full(&'static str),
+    Full(Box<str>),
     /// There is no such group.
     NoSuchGroup(Box<str>),
     /// The group has users, or is included in others: so many.
@@ -154,7 +154,10 @@ pub fn check(by: &By, changes: &[Change], bounds: &Bounds) -> Result<(), Refused
         return refused(0, Reason::Invalid(invalid));
     }
     if changes.len() > bounds.changes {
-        return refused(bounds.changes, Reason::Full("changes in one operation"));
+        return refused(
+            bounds.changes,
+            Reason::Full("changes in one operation".into()),
+        );
     }
     let mut bytes = 0;
     for (which, change) in changes.iter().enumerate() {
@@ -163,7 +166,7 @@ pub fn check(by: &By, changes: &[Change], bounds: &Bounds) -> Result<(), Refused
         }
         bytes += change.bytes();
         if bytes > bounds.operation_bytes {
-            return refused(which, Reason::Full("bytes in one operation"));
+            return refused(which, Reason::Full("bytes in one operation".into()));
         }
     }
     Ok(())

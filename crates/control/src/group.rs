@@ -39,8 +39,10 @@ impl Group {
         limit::groups("includes", &self.includes)?;
         if self.includes.iter().any(|group| **group == *name) {
             let what = "a group cannot include itself".to_owned();
-            let field = "includes";
-            return Err(Invalid { field, what });
+            return Err(Invalid {
+                field: "includes".into(),
+                what,
+            });
         }
         if let Some(class) = &self.class {
             limit::name("class", class, limit::TEXT)?;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of a user name, which are those of MQTT user names that anybody uses, and more.
 pub(crate) const USER_NAME: usize = 1_024;
 /// Bytes of a group name.
@@ -61,10 +63,10 @@ impl Bounds {
 }
 
 /// Why a record cannot be kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Invalid {
     /// The field.
-    pub field: &'static str,
+    pub field: Box<str>,
     /// What is wrong with it.
     pub what: String,
 }
@@ -78,18 +80,18 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 /// That a field has so many bytes or entries at most.
-pub(crate) fn at_most(field: &'static str, found: usize, most: usize) -> Result<(), Invalid> {
+pub(crate) fn at_most(field: &str, found: usize, most: usize) -> Result<(), Invalid> {
     match found <= most {
         true => Ok(()),
         false => Err(Invalid {
-            field,
+            field: field.into(),
             what: format!("{found} is more than {most}"),
         }),
     }
 }
 
 /// That a text can be a name: it is not empty, not too long, and has no control characters.
-pub(crate) fn name(field: &'static str, text: &str, most: usize) -> Result<(), Invalid> {
+pub(crate) fn name(field: &str, text: &str, most: usize) -> Result<(), Invalid> {
     at_most(field, text.len(), most)?;
     let what = match text {
         "" => "it is empty",
@@ -97,7 +99,10 @@ pub(crate) fn name(field: &'static str, text: &str, most: usize) -> Result<(), I
         _ => return Ok(()),
     };
     let what = what.to_owned();
-    Err(Invalid { field, what })
+    Err(Invalid {
+        field: field.into(),
+        what,
+    })
 }
 
 /// That lines of rules are lines, and not too many.
@@ -108,14 +113,17 @@ pub(crate) fn lines(lines: &[Box<str>], most: usize) -> Result<(), Invalid> {
         at_most(field, line.len(), LINE)?;
         if line.contains(['\n', '\r', '\0']) {
             let what = "a rule has more than one line".to_owned();
-            return Err(Invalid { field, what });
+            return Err(Invalid {
+                field: field.into(),
+                what,
+            });
         }
     }
     Ok(())
 }
 
 /// That names are names, sorted and different from each other, so that equal records are equal bytes.
-pub(crate) fn groups(field: &'static str, groups: &[Box<str>]) -> Result<(), Invalid> {
+pub(crate) fn groups(field: &str, groups: &[Box<str>]) -> Result<(), Invalid> {
     at_most(field, groups.len(), GROUPS)?;
     for group in groups {
         name(field, group, GROUP_NAME)?;
@@ -123,7 +131,7 @@ pub(crate) fn groups(field: &'static str, groups: &[Box<str>]) -> Result<(), Inv
     match groups.is_sorted_by(|a, b| a < b) {
         true => Ok(()),
         false => Err(Invalid {
-            field,
+            field: field.into(),
             what: "the names are not in order, or one stands twice".to_owned(),
         }),
     }

@@ -77,6 +77,7 @@ fn seeds() -> Vec<Vec<u8>> {
             session: 1,
             inbox: 2,
             retain: 3,
+            control: 1,
         },
         name_seed: 4,
     };

@@ -47,6 +47,8 @@ pub enum StoreName {
     Inbox,
     /// Retained messages.
     Retain,
+    /// Users, groups and rules that change while the cluster runs. Nodes name it that run a version which has it.
+    Control,
 }
 
 /// Where a client is in its life.

@@ -30,6 +30,9 @@ pub const PURGES_SINCE: u16 = 7;
 /// hold.
 pub const LEVELS_SINCE: u16 = 8;
 
+/// The version since which nodes have the control store begin, and ask it for each other.
+pub const CONTROL_SINCE: u16 = 10;
+
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 

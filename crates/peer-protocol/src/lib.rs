@@ -32,8 +32,8 @@ pub use ban::{BanChange, BanSubject, Banned, Bans, FailedLogins};
 pub use control::{Control, SETTLED_AT_ONCE};
 pub use directory::{DirectoryMessage, Registered, Registration, in_parts};
 pub use kind::{
-    Carriage, FORMATS, Format, INSPECTION_SINCE, Kind, LEVELS_SINCE, LOADS_SINCE, PURGES_SINCE,
-    RETIRED_TAGS, SESSION_NAMES_SINCE, SPLITS_SINCE, VERSIONS,
+    CONTROL_SINCE, Carriage, FORMATS, Format, INSPECTION_SINCE, Kind, LEVELS_SINCE, LOADS_SINCE,
+    PURGES_SINCE, RETIRED_TAGS, SESSION_NAMES_SINCE, SPLITS_SINCE, VERSIONS,
 };
 pub use message::{Encode, PeerMessage};
 pub use publication::{

@@ -41,6 +41,8 @@ pub enum NodeRequest {
         /// The first slot of the new shard.
         at: Slot,
     },
+    /// Have the control store begin, since you lead the shard that begins it.
+    BeginControl,
 }
 
 /// The answer to a [`NodeRequest`].

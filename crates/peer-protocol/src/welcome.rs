@@ -8,7 +8,7 @@ use store_state::api::{PerStore, StoreId};
 /// What all nodes of a cluster have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    /// How many shards each store has. None is 0.
+    /// How many shards each store began with that every cluster has. None is 0; those of other stores are not said, and 1.
     pub shards: PerStore<u16>,
     /// The seed of the hash of names. 0 is left out: what is left is what nodes say and understand that have none.
     pub name_seed: u64,
@@ -39,8 +39,8 @@ impl Welcome {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
-        for (_, shards) in self.shards.iter() {
-            out.put_u16(*shards);
+        for store in StoreId::OF_NAMES {
+            out.put_u16(self.shards[store]);
         }
         if self.name_seed != 0 {
             out.put_u64(self.name_seed);
@@ -56,8 +56,8 @@ impl Welcome {
         let length = WelcomeError::Length(bytes.len());
         let (counts, seed) = bytes.split_first_chunk::<6>().ok_or(length)?;
         let (pairs, _) = counts.as_chunks::<2>();
-        let mut shards = PerStore::all(0);
-        for (store, pair) in StoreId::ALL.into_iter().zip(pairs) {
+        let mut shards = PerStore::all(1);
+        for (store, pair) in StoreId::OF_NAMES.into_iter().zip(pairs) {
             shards[store] = u16::from_be_bytes(*pair);
         }
         if shards.iter().any(|(_, count)| *count == 0) {
@@ -81,6 +81,7 @@ mod tests {
             session: 1,
             inbox: 2,
             retain: 300,
+            control: 1,
         };
         for name_seed in [0, 1, u64::MAX] {
             let welcome = Welcome { shards, name_seed };

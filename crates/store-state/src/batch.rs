@@ -307,6 +307,9 @@ impl CorrelationId {
     /// The loop number of what the store itself waits for.
     pub const STORE: u16 = u16::MAX;
 
+    /// The loop number of what threads that are no loops wait for.
+    pub const THREADS: u16 = u16::MAX - 1;
+
     /// For what a leader says itself: nobody waits for it, and when the leadership ends nobody says it again.
     pub const LEADER: Self = Self {
         peer: u64::MAX,

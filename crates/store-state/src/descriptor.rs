@@ -12,13 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::shard::ShardNumber;
 use crate::load_error::LoadError;
-use crate::row::{damaged, decode, encode};
+use crate::row::{damaged, decode_with, encode};
 use crate::slot::SlotRange;
 use crate::table::Table;
 
 /// The key of the row of a shard's tables that holds the descriptor. Shards that have never been split, and that no split has
 /// made, have no such row.
 pub const DESCRIPTOR_KEY: &[u8] = b"D";
+
+/// What stands behind the descriptor in the row of a shard that has begun the control store.
+const BEGUN: u8 = 1;
 
 /// How often the range of a shard has changed, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -44,6 +47,10 @@ pub struct Descriptor {
     pub version: ShardVersion,
     /// The shards that splits have made of parts of it, in the order of the splits.
     pub births: Vec<ShardBirth>,
+    /// An entry of this shard has begun the control store. Only the first shard of the session store begins it. The row says it
+    /// behind what programs wrote that did not know it.
+    #[serde(skip)]
+    pub has_begun_control: bool,
 }
 
 /// A split has made a shard out of the upper part of another one.
@@ -67,6 +74,7 @@ impl Descriptor {
             range,
             version: ShardVersion::FIRST,
             births: Vec::new(),
+            has_begun_control: false,
         }
     }
 
@@ -92,6 +100,7 @@ impl Descriptor {
             },
             version,
             births: Vec::new(),
+            has_begun_control: false,
         };
         self.range.last = at - 1;
         self.version = version;
@@ -111,7 +120,11 @@ impl Descriptor {
     /// The row of the tables.
     #[must_use]
     pub fn to_row(&self) -> Vec<u8> {
-        encode(self)
+        let mut row = encode(self);
+        if self.has_begun_control {
+            row.push(BEGUN);
+        }
+        row
     }
 
     /// The descriptor that the tables of a shard hold; `None`: they hold none.
@@ -128,7 +141,15 @@ impl Descriptor {
     /// # Errors
     /// It is not one that this version understands.
     pub fn of_row(row: &[u8]) -> Result<Self, LoadError> {
-        let descriptor: Self = decode(DESCRIPTOR_KEY, row)?;
+        let (mut descriptor, begun): (Self, Option<u8>) = decode_with(DESCRIPTOR_KEY, row)?;
+        descriptor.has_begun_control = match begun {
+            None => false,
+            Some(BEGUN) => true,
+            Some(other) => {
+                let what = format!("what it has begun is {other}");
+                return Err(damaged(DESCRIPTOR_KEY, &what));
+            }
+        };
         let SlotRange { first, last } = descriptor.range;
         if first > last {
             let what = format!("its range is {first} to {last}");
@@ -200,8 +221,16 @@ mod tests {
         let mut changes = Changes::default();
         changes.put(DESCRIPTOR_KEY.to_vec(), parent.to_row());
         table.write(&changes);
-        assert_eq!(Descriptor::of_table(&table), Ok(Some(parent)));
-        for wrong in [&[][..], &[1, 5, 4, 2, 0], &[1, 0, 1, 2, 0, 0]] {
+        assert_eq!(Descriptor::of_table(&table), Ok(Some(parent.clone())));
+        parent.has_begun_control = true;
+        assert_eq!(parent.to_row(), [1, 0, 0xab, 2, 2, 1, 2, 0xac, 2, 1]);
+        assert_eq!(Descriptor::of_row(&parent.to_row()), Ok(parent));
+        for wrong in [
+            &[][..],
+            &[1, 5, 4, 2, 0],
+            &[1, 0, 1, 2, 0, 0],
+            &[1, 0, 1, 2, 0, 1, 1],
+        ] {
             table.rows.insert(DESCRIPTOR_KEY.to_vec(), wrong.to_vec());
             assert!(matches!(
                 Descriptor::of_table(&table),

@@ -74,16 +74,22 @@ pub const LEVELS: &[LevelFacts] = &[
     },
     LevelFacts {
         level: Level::LEAVES,
-        programs: "0.1.0",
+        programs: "up to commit 236a1fe",
         protocol: PeerProtocol(9),
         changes: "what waits with members of shared groups that are away goes to others of their groups; messages of QoS 0 \
                   that a returning session misses are counted",
+    },
+    LevelFacts {
+        level: Level::CONTROL,
+        programs: "0.1.0",
+        protocol: PeerProtocol(10),
+        changes: "users, groups and rules that change while the cluster runs, in a store of their own",
     },
     #[cfg(feature = "trial-level")]
     LevelFacts {
         level: Level::TRIAL,
         programs: "a build for tests",
-        protocol: PeerProtocol(10),
+        protocol: PeerProtocol(11),
         changes: "one entry, one row and one behaviour, for tests of upgrades",
     },
 ];
@@ -97,8 +103,10 @@ impl Level {
     pub const RAISED: Self = Self(4);
     /// The first level at which members of shared groups that are away leave messages to their groups.
     pub const LEAVES: Self = Self(5);
+    /// The first level at which the session store can begin the control store.
+    pub const CONTROL: Self = Self(6);
     /// Of builds for tests, which play the next version.
-    pub const TRIAL: Self = Self(6);
+    pub const TRIAL: Self = Self(7);
 
     /// The lowest that this program knows.
     pub const OLDEST: Self = Self::UNGATED;
@@ -164,6 +172,12 @@ impl Level {
     #[must_use]
     pub fn settles_qos0(self) -> bool {
         self >= Self::LEAVES
+    }
+
+    /// Whether a shard of this level may begin the control store.
+    #[must_use]
+    pub fn begins_stores(self) -> bool {
+        self >= Self::CONTROL
     }
 
     /// What is to be known of it; `None`: this program does not know it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull};
 use serde::{Serialize, de::DeserializeOwned};
+use store_state::control::{ControlMachine, ControlOp, ControlOutlet};
 use store_state::inbox::{
     InboxDrop, InboxMachine, InboxOp, InboxOutlet, Item, Origin, RetentionLimit, StoredSubscription,
 };
@@ -55,8 +56,9 @@ pub fn log(bytes: &[u8]) {
         Command::Session(batch) => on_empty::<SessionMachine>(&batch),
         Command::Inbox(batch) => on_empty::<InboxMachine>(&batch),
         Command::Retain(batch) => on_empty::<RetainMachine>(&batch),
+        Command::Control(batch) => on_empty::<ControlMachine>(&batch),
         // Its slot, or its level, is checked against the shard's.
-        Command::Split(..) | Command::Raise(..) | Command::Compare(_) => {}
+        Command::Split(..) | Command::Raise(..) | Command::Compare(_) | Command::Begin(_) => {}
     }
 }
 
@@ -82,10 +84,11 @@ pub fn tables(bytes: &[u8]) {
     while let Some((key, value)) = row(&mut rest) {
         rows.0.insert(key.to_vec(), value.to_vec());
     }
-    match store % 3 {
+    match store % 4 {
         0 => on_rows::<SessionMachine>(&rows, rest),
         1 => on_rows::<InboxMachine>(&rows, rest),
-        _ => on_rows::<RetainMachine>(&rows, rest),
+        2 => on_rows::<RetainMachine>(&rows, rest),
+        _ => on_rows::<ControlMachine>(&rows, rest),
     }
 }
 
@@ -95,7 +98,9 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     let write = |number: u8, command: &Command| {
         let mut rows = Rows::default();
         let batch = match command {
-            Command::Split(..) | Command::Raise(..) | Command::Compare(_) => Ok(Vec::new()),
+            Command::Split(..) | Command::Raise(..) | Command::Compare(_) | Command::Begin(_) => {
+                Ok(Vec::new())
+            }
             Command::Session(batch) => {
                 fill::<SessionMachine>(&mut rows, batch);
                 postcard::to_stdvec(&**batch)
@@ -106,6 +111,10 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
             }
             Command::Retain(batch) => {
                 fill::<RetainMachine>(&mut rows, batch);
+                postcard::to_stdvec(&**batch)
+            }
+            Command::Control(batch) => {
+                fill::<ControlMachine>(&mut rows, batch);
                 postcard::to_stdvec(&**batch)
             }
         };
@@ -262,8 +271,64 @@ fn commands() -> Vec<Command> {
         Command::Session(Arc::new(batch(session))),
         Command::Inbox(Arc::new(batch(inbox))),
         Command::Retain(Arc::new(batch(retain))),
+        Command::Control(Arc::new(batch(control_ops()))),
+        Command::Begin(store_state::api::StoreId::Control),
         Command::Raise(store_state::api::StoreId::Inbox, store_state::Level::RAISED),
         Command::Compare(store_state::api::StoreId::Retain),
+    ]
+}
+
+/// A user in a group, rules, and what comes again.
+fn control_ops() -> Vec<ControlOp> {
+    let by = control::By {
+        means: control::Means::Token,
+        name: "t".into(),
+        address: Some(control::Address("::1".into())),
+        node: control::Node(1),
+    };
+    let op = |count, put| ControlOp::Change {
+        id: control::ChangeId {
+            node: control::Node(1),
+            incarnation: control::Incarnation(2),
+            count: control::Count(count),
+        },
+        by: by.clone(),
+        changes: vec![control::Change {
+            expect: control::Expect::Any,
+            put,
+        }],
+    };
+    let group = control::Group {
+        priority: control::Priority(-1),
+        rules: ["allow publish a/#".into()].into(),
+        includes: [].into(),
+        class: None,
+        note: "".into(),
+    };
+    let user = control::User {
+        enabled: true,
+        verifiers: [control::Verifier::Secret(control::Hash([7; 32]))].into(),
+        groups: ["g".into()].into(),
+        rules: [].into(),
+        client_ids: Some("c*".into()),
+        class: None,
+        superuser: false,
+        ends_ms: Some(control::UnixMs(9)),
+        note: "n".into(),
+        logins_since: control::Revision(0),
+    };
+    let rules = control::RuleList(["deny all".into()].into());
+    vec![
+        ControlOp::NodeUp {
+            node: control::Node(1),
+            incarnation: control::Incarnation(2),
+        },
+        op(1, control::Put::Group("g".into(), Some(Box::new(group)))),
+        op(2, control::Put::User("u".into(), Some(Box::new(user)))),
+        op(2, control::Put::Rules(control::RuleList::default())),
+        op(3, control::Put::Rules(rules)),
+        op(4, control::Put::Group("g".into(), None)),
+        op(5, control::Put::User("u".into(), None)),
     ]
 }
 
@@ -353,6 +418,11 @@ impl InboxOutlet for Deaf {
     fn left_behind(&mut self, _: &str, _: u64) {}
 }
 
+impl ControlOutlet for Deaf {
+    fn changed(&mut self, _: control::Changed) {}
+    fn began(&mut self, _: control::Node, _: control::Incarnation) {}
+}
+
 /// A machine, and how it is read beside its operations.
 trait Fuzzed: Machine {
     /// Whether a broker would propose it.
@@ -405,6 +475,17 @@ impl Fuzzed for RetainMachine {
 
     fn look(&mut self, _rows: &Rows) {
         let _ = (self.next_deadline(), self.size());
+    }
+}
+
+impl Fuzzed for ControlMachine {
+    fn apply_to(&mut self, header: &Header, op: &Self::Op, rows: &Rows) -> Result<(), TableError> {
+        self.apply(header, op, rows, &mut Deaf).map(|_| ())
+    }
+
+    fn look(&mut self, rows: &Rows) {
+        let _ = (self.records(), self.bytes(), self.audit_head());
+        let _ = self.audit(self.audited().start, rows);
     }
 }
 

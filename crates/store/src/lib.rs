@@ -37,7 +37,7 @@ mod simulation;
 mod splitting;
 mod storage;
 
-pub use api::cluster::ShardInfo;
+pub use api::control::{BeginError, ControlStore};
 pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::levels::{Levels, NodeLevels, ReplicaFault};
@@ -45,6 +45,7 @@ pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
 pub use api::queues::class_queues;
 pub use api::retained_rows::{InTopicOrder, RetainedLevel, RetainedRows};
+pub use api::shard_info::ShardInfo;
 pub use api::split::SplitError;
 pub use api::splits::Splits;
 pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use mqtt_session::Timestamp;
 use store_state::api::{ShardNumber, StoreId};
+use store_state::control::ControlMachine;
 use store_state::inbox::{InboxMachine, Queued};
 use store_state::retain::{PageBudget, RetainMachine};
 use store_state::session::SessionMachine;
@@ -52,6 +53,12 @@ impl Describe for SessionMachine {
         });
         clients.sort();
         format!("{:?} {clients:?}", self.counts())
+    }
+}
+
+impl Describe for ControlMachine {
+    fn describe(&mut self, _: &dyn Table) -> String {
+        format!("{:?} {:?}", self.records(), self.audit_head())
     }
 }
 

@@ -61,6 +61,9 @@ impl<R: Rim> ClientLoop<R> {
                         "the store itself sends on what belongs to other shards"
                     );
                 }
+                Event::Control { .. } => {
+                    debug_assert!(false, "no loop asks the control store");
+                }
             }
             self.carry_out(io);
         }

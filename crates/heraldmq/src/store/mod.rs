@@ -224,7 +224,7 @@ fn shard(text: &str) -> Result<(StoreId, ShardNumber), String> {
     let store = StoreId::ALL.into_iter().find(|id| id.name() == store);
     let number = number.parse().ok();
     store.zip(number).ok_or_else(|| {
-        "a store and the number of its shard are wanted: session/0, inbox/0 or retain/0".to_owned()
+        "a store and the number of its shard are wanted: session/0, inbox/0, retain/0 or control/0".to_owned()
     })
 }
 
@@ -275,6 +275,7 @@ impl Place {
             session: absolute(&self.session_store)?,
             inbox: absolute(&self.inbox_store)?,
             retain: absolute(&self.retain_store)?,
+            control: None,
         })
     }
 }

@@ -152,6 +152,7 @@ fn held(store: StoreId) -> &'static str {
         StoreId::Session => "its sessions, with their wills, subscriptions and queued messages",
         StoreId::Inbox => "the subscriptions and queued messages of its sessions",
         StoreId::Retain => "its retained messages",
+        StoreId::Control => "users, groups and rules, with the audit of their changes",
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mqtt_proto::{MessageBody, QoS};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use peer_protocol::{
-    BanChange, BanSubject, Banned, Bans, Control, DirectoryMessage, FailedLogins, ForGroup,
-    Forwarded, NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered,
+    BanChange, BanSubject, Banned, Bans, CONTROL_SINCE, Control, DirectoryMessage, FailedLogins,
+    ForGroup, Forwarded, NodeRequest, Older, PeerMessage, PeerRequest, Publications, Registered,
     Registration, SPLITS_SINCE, Takeover, Whom, found_by, with_hash,
 };
 use route_exchange::{Batch, Key, Message, State, Value};
@@ -18,6 +18,7 @@ use store_state::session::OfAnotherUser;
 pub(crate) fn since(name: &str) -> u16 {
     match name {
         "routes/ranges" | "node/split" => SPLITS_SINCE,
+        "node/begin-control" => CONTROL_SINCE,
         _ => 1,
     }
 }
@@ -97,6 +98,10 @@ pub(crate) fn requests() -> Vec<(&'static str, PeerRequest)> {
         ("node/transfer-leader", PeerRequest::Node(transfer)),
         ("node/forget", PeerRequest::Node(NodeRequest::Forget)),
         ("node/split", PeerRequest::Node(split)),
+        (
+            "node/begin-control",
+            PeerRequest::Node(NodeRequest::BeginControl),
+        ),
         (
             "inspection/question",
             PeerRequest::Inspection((&b"{}"[..]).into()),

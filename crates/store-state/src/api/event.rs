@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, RetainedPage, ShardNumber};
+use crate::control::ControlReply;
 use crate::inbox::{InboxReply, Queued};
 use crate::retain::RetainReply;
 use crate::session::{SessionEnd, SessionReply, StoredWill};
@@ -114,6 +115,13 @@ pub enum Event {
         /// The last slot that it has.
         last: LastSlot,
     },
+    /// The answer to a request to the control store. No loop asks it.
+    Control {
+        /// As given with the request.
+        token: u64,
+        /// The answer.
+        reply: ControlReply,
+    },
 }
 
 /// The last slot that a shard has.
@@ -130,6 +138,7 @@ impl Event {
             | Self::Retained { token, .. }
             | Self::Failed { token, .. }
             | Self::SplitOff { token, .. }
+            | Self::Control { token, .. }
             | Self::Passed { token } => Some(token),
             Self::Reopen { .. }
             | Self::Fenced

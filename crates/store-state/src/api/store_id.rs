@@ -1,11 +1,11 @@
-//! The three stores: how they are named, numbered and indexed.
+//! The stores: how they are named, numbered and indexed.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-/// One of the three stores of a node.
+/// One of the stores of a node.
 ///
 /// In log entries, messages between nodes and identifiers of Raft groups a store is its [`number`](Self::number).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -17,11 +17,17 @@ pub enum StoreId {
     Inbox,
     /// Retained messages.
     Retain,
+    /// What administrators change: users, groups, rules. One shard, which is never split, and which a cluster has from the first
+    /// change on.
+    Control,
 }
 
 impl StoreId {
     /// All stores, in the order of their numbers.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Inbox, Self::Retain];
+    pub const ALL: [Self; 4] = [Self::Session, Self::Inbox, Self::Retain, Self::Control];
+
+    /// The stores that every cluster has, whose shards are split by the slots of names.
+    pub const OF_NAMES: [Self; 3] = [Self::Session, Self::Inbox, Self::Retain];
 
     /// The name: of the store's folder, of its settings, and in logs.
     #[must_use]
@@ -30,6 +36,7 @@ impl StoreId {
             Self::Session => "session",
             Self::Inbox => "inbox",
             Self::Retain => "retain",
+            Self::Control => "control",
         }
     }
 
@@ -40,6 +47,7 @@ impl StoreId {
             Self::Session => 0,
             Self::Inbox => 1,
             Self::Retain => 2,
+            Self::Control => 3,
         }
     }
 
@@ -50,6 +58,7 @@ impl StoreId {
             0 => Some(Self::Session),
             1 => Some(Self::Inbox),
             2 => Some(Self::Retain),
+            3 => Some(Self::Control),
             _ => None,
         }
     }
@@ -96,6 +105,8 @@ pub struct PerStore<T> {
     pub inbox: T,
     /// The retain store's.
     pub retain: T,
+    /// The control store's.
+    pub control: T,
 }
 
 impl<T> PerStore<T> {
@@ -105,6 +116,7 @@ impl<T> PerStore<T> {
             session: value(StoreId::Session),
             inbox: value(StoreId::Inbox),
             retain: value(StoreId::Retain),
+            control: value(StoreId::Control),
         }
     }
 
@@ -127,6 +139,7 @@ impl<T> PerStore<T> {
             session: change(self.session),
             inbox: change(self.inbox),
             retain: change(self.retain),
+            control: change(self.control),
         }
     }
 }
@@ -139,6 +152,7 @@ impl<T> Index<StoreId> for PerStore<T> {
             StoreId::Session => &self.session,
             StoreId::Inbox => &self.inbox,
             StoreId::Retain => &self.retain,
+            StoreId::Control => &self.control,
         }
     }
 }
@@ -149,6 +163,7 @@ impl<T> IndexMut<StoreId> for PerStore<T> {
             StoreId::Session => &mut self.session,
             StoreId::Inbox => &mut self.inbox,
             StoreId::Retain => &mut self.retain,
+            StoreId::Control => &mut self.control,
         }
     }
 }
@@ -164,13 +179,14 @@ mod tests {
             (StoreId::Session, 0, "session"),
             (StoreId::Inbox, 1, "inbox"),
             (StoreId::Retain, 2, "retain"),
+            (StoreId::Control, 3, "control"),
         ] {
             assert_eq!((store.number(), store.name()), (number, name));
             assert_eq!(postcard::to_stdvec(&store).unwrap(), [number]);
             assert_eq!(postcard::from_bytes(&[number]), Ok(store));
         }
-        assert_eq!(StoreId::try_from(3), Err(UnknownStore(3)));
-        assert!(postcard::from_bytes::<StoreId>(&[3]).is_err());
+        assert_eq!(StoreId::try_from(4), Err(UnknownStore(4)));
+        assert!(postcard::from_bytes::<StoreId>(&[4]).is_err());
     }
 
     #[test]
@@ -185,7 +201,8 @@ mod tests {
             PerStore {
                 session: 7,
                 inbox: 1,
-                retain: 6
+                retain: 6,
+                control: 7
             }
         );
     }

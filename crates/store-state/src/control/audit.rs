@@ -55,7 +55,8 @@ impl Audit {
         let recorded = entry.record(self.chain.head);
         let number = self.chain.next;
         self.chain.next = number.next();
-        self.chain.bytes.0 += recorded.bytes.len() as u64;
+        let bytes = recorded.bytes.len() as u64;
+        self.chain.bytes.0 = self.chain.bytes.0.saturating_add(bytes);
         self.chain.head = recorded.hash;
         self.recent.push_back(Arc::new(recorded));
         self.forget();
@@ -76,7 +77,9 @@ impl Audit {
         let first = self.chain.first;
         let entry = self.get(first, table)?;
         self.chain.first = first.next();
-        self.chain.bytes.0 -= entry.map_or(0, |entry| entry.bytes.len() as u64);
+        // Damaged tables may say less.
+        let bytes = entry.map_or(0, |entry| entry.bytes.len() as u64);
+        self.chain.bytes.0 = self.chain.bytes.0.saturating_sub(bytes);
         Ok(())
     }
 

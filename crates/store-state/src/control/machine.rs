@@ -16,7 +16,10 @@ use super::rows::{self, AUDIT, Counters, GROUP, ID, MACHINE, RULES, Row, USER};
 use super::{ControlOp, ControlOutlet, ControlReply};
 use crate::survey::ensure;
 use crate::touched::Touched;
-use crate::{Changes, Header, LoadError, Machine, NameHash, Slots, Survey, Table, TableError, row};
+use crate::{
+    Changes, Header, LoadError, Machine, NameHash, SlotRange, Slots, Split, Survey, Table,
+    TableError, row,
+};
 
 /// What replicas agree on; tests reach smaller ones.
 const BOUNDS: Bounds = if cfg!(test) {
@@ -63,6 +66,7 @@ impl Machine for ControlMachine {
             return Ok(machine);
         };
         let counters: Counters = row::decode(MACHINE, &value)?;
+        counters.check()?;
         machine.new = false;
         machine.revision = counters.revision;
         machine.audit = Audit::load(counters.audit);
@@ -105,7 +109,14 @@ impl Machine for ControlMachine {
         table: &dyn Table,
         outlet: &mut Self::Outlet,
     ) -> Result<Option<ControlReply>, TableError> {
-        let ControlOp::Change { id, by, changes } = op;
+        let (id, by, changes) = match op {
+            ControlOp::Change { id, by, changes } => (id, by, changes),
+            ControlOp::NodeUp { node, incarnation } => {
+                outlet.began(*node, *incarnation);
+                let revision = self.revision;
+                return Ok(Some(ControlReply::Changed { revision }));
+            }
+        };
         if let Some(revision) = self.ids.get(id) {
             let revision = *revision;
             return Ok(Some(ControlReply::Changed { revision }));
@@ -171,8 +182,9 @@ impl Machine for ControlMachine {
         let mut survey = Survey::default();
         let mut counters = None;
         survey.machine(table, |key, value| {
-            counters = Some(row::decode::<Counters>(key, value)?);
-            Ok(())
+            let found: Counters = row::decode(key, value)?;
+            counters = Some(found);
+            found.check()
         });
         let mut groups = Vec::new();
         survey.each(table, GROUP, "groups", |key, value| {
@@ -234,6 +246,16 @@ impl Machine for ControlMachine {
     }
 }
 
+impl Split for ControlMachine {
+    fn split_off(&mut self, _: u16) -> Self {
+        unreachable!("the one shard of the control store is never split");
+    }
+
+    fn keeps(_: &[u8], _: SlotRange) -> bool {
+        true
+    }
+}
+
 impl ControlMachine {
     fn empty() -> Self {
         let audit = Audit::default();
@@ -268,6 +290,12 @@ impl ControlMachine {
             groups: Arc::new(self.records.groups.clone()),
             rules: Arc::clone(&self.records.rules),
         }
+    }
+
+    /// How many users there are.
+    #[must_use]
+    pub fn user_count(&self) -> usize {
+        self.records.users.len()
     }
 
     /// A user.

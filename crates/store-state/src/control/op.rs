@@ -1,6 +1,6 @@
 //! What the control shard can be asked, what it answers, and what it tells.
 
-use ::control::{By, Change, ChangeId, Changed, Refused, Revision};
+use ::control::{By, Change, ChangeId, Changed, Incarnation, Node, Refused, Revision};
 use serde::{Deserialize, Serialize};
 
 /// A request to the control shard.
@@ -15,10 +15,18 @@ pub enum ControlOp {
         /// In this order: a later one finds what those before it have made.
         changes: Vec<Change>,
     },
+    /// Says nothing but that it was proposed by this process of this node, and changes nothing: a replica there that applies it
+    /// has whatever was changed before that process began.
+    NodeUp {
+        /// The node.
+        node: Node,
+        /// Its process.
+        incarnation: Incarnation,
+    },
 }
 
 /// What the shard answers.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ControlReply {
     /// All is as it was asked for, as of this revision.
     Changed {
@@ -33,4 +41,7 @@ pub enum ControlReply {
 pub trait ControlOutlet {
     /// An operation has changed something. The machine has it already.
     fn changed(&mut self, changed: Changed);
+
+    /// A process of a node has said that it began, and what was said before that is applied here.
+    fn began(&mut self, node: Node, incarnation: Incarnation);
 }

@@ -96,7 +96,7 @@ impl Records {
         }
         let is_more = |of: &'static str, has: usize, most: usize| match has < most {
             true => Ok(()),
-            false => Err(Reason::Full(of)),
+            false => Err(Reason::Full(of.into())),
         };
         match record {
             Record::User(name, Some(_)) if !self.users.contains_key(name) => {
@@ -117,11 +117,11 @@ impl Records {
         // What takes no more than before is kept in any case.
         let lines = self.counted.lines - before.lines + after.lines;
         if after.lines > before.lines && lines > bounds.lines {
-            return Err(Reason::Full("lines of rules"));
+            return Err(Reason::Full("lines of rules".into()));
         }
         let bytes = self.counted.bytes - before.bytes + after.bytes;
         if after.bytes > before.bytes && bytes > bounds.bytes {
-            return Err(Reason::Full("bytes"));
+            return Err(Reason::Full("bytes".into()));
         }
         Ok(())
     }

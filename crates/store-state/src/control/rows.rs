@@ -32,6 +32,18 @@ pub(super) struct Counters {
     pub(super) audit: Chain,
 }
 
+impl Counters {
+    /// Whether a machine can have had these.
+    pub(super) fn check(&self) -> Result<(), LoadError> {
+        let Chain { first, next, .. } = self.audit;
+        let can_go_on = self.revision.0 < u64::MAX && next.0 < u64::MAX && first <= next;
+        match can_go_on {
+            true => Ok(()),
+            false => Err(row::damaged(MACHINE, "its numbers cannot be")),
+        }
+    }
+}
+
 /// Bytes of entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) struct EntryBytes(pub(super) u64);

@@ -15,6 +15,8 @@ impl ControlOutlet for Vec<Changed> {
     fn changed(&mut self, changed: Changed) {
         self.push(changed);
     }
+
+    fn began(&mut self, _: Node, _: Incarnation) {}
 }
 
 fn header(now_ms: u64) -> Header {
@@ -270,21 +272,24 @@ fn there_is_an_end_to_what_is_kept() {
     let fifth = put_user("e", Some(user(&[], &[], "h")), Expect::Any);
     assert_eq!(
         stage.ask(vec![fifth.clone()]),
-        refused(0, Reason::Full("users"))
+        refused(0, Reason::Full("users".into()))
     );
     assert_eq!(
         stage.ask(vec![fifth; 5]),
-        refused(4, Reason::Full("changes in one operation"))
+        refused(4, Reason::Full("changes in one operation".into()))
     );
     let lines = ["x"; 9];
     let many = put_user("a", Some(user(&[], &lines, "h")), Expect::Any);
     assert_eq!(
         stage.ask(vec![many]),
-        refused(0, Reason::Full("lines of rules"))
+        refused(0, Reason::Full("lines of rules".into()))
     );
     let long = "x".repeat(4_000);
     let long = put_user("a", Some(user(&[], &[&long, &long], "h")), Expect::Any);
-    assert_eq!(stage.ask(vec![long]), refused(0, Reason::Full("bytes")));
+    assert_eq!(
+        stage.ask(vec![long]),
+        refused(0, Reason::Full("bytes".into()))
+    );
     let long = put_user(
         "a",
         Some(user(&[], &[&*"x".repeat(4_000); 3], "h")),
@@ -293,7 +298,7 @@ fn there_is_an_end_to_what_is_kept() {
     let twice = vec![long.clone(), long];
     assert_eq!(
         stage.ask(twice),
-        refused(1, Reason::Full("bytes in one operation"))
+        refused(1, Reason::Full("bytes in one operation".into()))
     );
     let wrong = put_user("a", Some(user(&["b", "a"], &[], "h")), Expect::Any);
     let reply = stage.ask(vec![wrong]);

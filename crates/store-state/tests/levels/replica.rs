@@ -190,6 +190,7 @@ impl Replica {
                 self.apply(&entry);
                 entry
             }
+            StoreId::Control => unreachable!("the corpora are of the stores of names"),
         }
     }
 
@@ -237,5 +238,6 @@ fn load(slots: Slots, store: StoreId, rows: &Rows) -> Kind {
         StoreId::Session => Kind::Session(Box::new(SessionMachine::load(slots, rows).unwrap())),
         StoreId::Inbox => Kind::Inbox(Box::new(InboxMachine::load(slots, rows).unwrap())),
         StoreId::Retain => Kind::Retain(Box::new(RetainMachine::load(slots, rows).unwrap())),
+        StoreId::Control => unreachable!("the corpora are of the stores of names"),
     }
 }

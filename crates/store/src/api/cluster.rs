@@ -5,16 +5,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use store_state::ShardVersion;
-use store_state::api::{ShardNumber, Slot, StoreId};
+use store_state::api::{ShardNumber, StoreId};
 
 use crate::api::listener::Listener;
+use crate::api::shard_info::ShardInfo;
 use crate::api::store::Store;
 use crate::kinds::group::shard_of_group;
 use crate::leadership::incarnation::adopt_incarnation;
 use crate::peers::member::Member;
 use crate::peers::message::{Lead, Message};
-use crate::shard::load::{ShardCost, ShardLoad};
 
 impl Store {
     /// Whether retained messages have to be asked for.
@@ -50,6 +49,7 @@ impl Store {
         self.session.link_changed(node, is_open);
         self.inbox.link_changed(node, is_open);
         self.retain.link_changed(node, is_open);
+        self.control.link_changed(node, is_open);
     }
 
     /// A message of the store of another node has come.
@@ -75,10 +75,15 @@ impl Store {
                 let shard = self.retain.get(work.shard).ok_or("no such shard")?;
                 shard.accept_forwarded(from, work);
             }
-            Message::Mail(mail) => match mail.store {
-                StoreId::Session => self.session.delivered(listener, mail),
-                StoreId::Inbox => self.inbox.delivered(listener, mail),
-                StoreId::Retain => self.retain.delivered(listener, mail),
+            Message::Control(work) => {
+                let shard = self.control.get(work.shard).ok_or("no such shard")?;
+                shard.accept_forwarded(from, work);
+            }
+            Message::Mail(answers) => match answers.store {
+                StoreId::Session => self.session.delivered(listener, answers),
+                StoreId::Inbox => self.inbox.delivered(listener, answers),
+                StoreId::Retain => self.retain.delivered(listener, answers),
+                StoreId::Control => self.control.delivered(listener, answers),
             },
             Message::Leads(leads) => {
                 for lead in leads {
@@ -91,6 +96,7 @@ impl Store {
                 StoreId::Session => self.session.holds(from, shard, holds),
                 StoreId::Inbox => self.inbox.holds(from, shard, holds),
                 StoreId::Retain => self.retain.holds(from, shard, holds),
+                StoreId::Control => self.control.holds(from, shard, holds),
             },
         }
         Ok(())
@@ -113,6 +119,7 @@ impl Store {
                 StoreId::Session => self.session.lead(from, &lead, is_linked),
                 StoreId::Inbox => self.inbox.lead(from, &lead, is_linked),
                 StoreId::Retain => self.retain.lead(from, &lead, is_linked),
+                StoreId::Control => self.control.lead(from, &lead, is_linked),
             }
         }
     }
@@ -125,6 +132,7 @@ impl Store {
             StoreId::Session => self.session.handle(number, request).await,
             StoreId::Inbox => self.inbox.handle(number, request).await,
             StoreId::Retain => self.retain.handle(number, request).await,
+            StoreId::Control => self.control.handle(number, request).await,
         }
     }
 
@@ -141,6 +149,7 @@ impl Store {
             StoreId::Session => self.session.leader(shard),
             StoreId::Inbox => self.inbox.leader(shard),
             StoreId::Retain => self.retain.leader(shard),
+            StoreId::Control => self.control.leader(shard),
         }
     }
 
@@ -173,6 +182,7 @@ impl Store {
             StoreId::Session => self.session.group(shard),
             StoreId::Inbox => self.inbox.group(shard),
             StoreId::Retain => self.retain.group(shard),
+            StoreId::Control => self.control.group(shard),
         };
         let group = group.ok_or("there is no replica of that shard here")?;
         group
@@ -181,34 +191,14 @@ impl Store {
             .map_err(|error| error.to_string())
     }
 
-    /// The shards of the three stores.
+    /// The shards of all stores; that of the control store only if it has begun, as far as this node knows.
     #[must_use]
     pub fn shards(&self) -> Vec<ShardInfo> {
         let mut shards = Vec::new();
         self.session.tell(&mut shards, &self.known_peers);
         self.inbox.tell(&mut shards, &self.known_peers);
         self.retain.tell(&mut shards, &self.known_peers);
+        self.control.tell(&mut shards, &self.known_peers);
         shards
     }
-}
-
-/// A shard, as this node knows it.
-#[derive(Clone, Copy, Debug)]
-pub struct ShardInfo {
-    /// The store.
-    pub store: StoreId,
-    /// The shard, as [`Lead`] names it.
-    pub shard: ShardNumber,
-    /// The first of its slots.
-    pub first: Slot,
-    /// The last of its slots, as far as this node knows.
-    pub last: Slot,
-    /// Its version, which begins with 1 and grows with each split; `None`: there is no replica of it here.
-    pub version: Option<ShardVersion>,
-    /// The node that leads it, if it can be reached from here.
-    pub leader: Option<u64>,
-    /// Its load; `None`: it is not known, or the shard has none.
-    pub load: Option<ShardLoad>,
-    /// What it has cost, if this node leads it.
-    pub cost: Option<ShardCost>,
 }

@@ -10,6 +10,7 @@ use histogram::{Histogram, Snapshot};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::SlotRange;
 use store_state::api::StoreId;
+use store_state::control::ControlMachine;
 use store_state::inbox::inspect::{self, InboxSummary, QueuePart, WouldQueue};
 use store_state::inbox::{InboxCounts, InboxMachine, StoredSubscription};
 use store_state::retain::{PageBudget, RetainMachine};
@@ -95,6 +96,7 @@ pub struct Inspection<'a> {
     session: &'a ShardSet<SessionMachine>,
     inbox: &'a ShardSet<InboxMachine>,
     retain: &'a ShardSet<RetainMachine>,
+    control: &'a ShardSet<ControlMachine>,
     log: &'a Log,
     apply_times: &'a Histogram,
 }
@@ -107,6 +109,7 @@ impl Store {
             session: &self.session,
             inbox: &self.inbox,
             retain: &self.retain,
+            control: &self.control,
             log: &self.log,
             apply_times: &self.apply_times,
         }
@@ -371,6 +374,18 @@ impl Inspection<'_> {
                     entries: messages,
                     messages: Some(messages),
                     bytes: Some(bytes),
+                });
+            }
+        }
+        for shard in self.control.shards.load().iter() {
+            let size = shard.look(|machine| (machine.user_count(), machine.bytes()));
+            if let (true, Some((users, bytes))) = (shard.routing.is_here(), size) {
+                holdings.push(Holding {
+                    store: StoreId::Control,
+                    shard: shard.number,
+                    entries: users as u64,
+                    messages: None,
+                    bytes: Some(bytes as u64),
                 });
             }
         }

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::{Changed, Records};
 use mqtt_session::ApplicationMessage;
 use rustix::time::{ClockId, clock_gettime};
 use store_state::api::{Event, ShardNumber};
@@ -56,6 +57,19 @@ pub trait Listener: Send + Sync + 'static {
     /// A message that nobody waits for was not stored; `client`: the session it was for, if it was for
     /// one.
     fn lost(&self, client: &str, message: &ApplicationMessage);
+
+    /// The replica of the control store here was made of tables, and has these records. Called with the lock of the shard held.
+    fn control_loaded(&self, _records: Records) {}
+
+    /// The replica of the control store here has applied a change. Called with the lock of the shard held, in order.
+    fn control_changed(&self, _changed: &Changed) {}
+
+    /// The replica of the control store here has whatever was changed before this process began. May be called more than once. Called
+    /// with the lock of the shard held.
+    fn control_confirmed(&self) {}
+
+    /// The answer to what a thread has asked the control store that is no event loop.
+    fn control_answered(&self, _answer: Event) {}
 
     /// The store cannot go on: nothing may be acknowledged any more, and the process is to end.
     fn failed(&self, what: &str);

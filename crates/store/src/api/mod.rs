@@ -9,6 +9,7 @@
 //! Read next: `store.rs`.
 
 pub(crate) mod cluster;
+pub(crate) mod control;
 pub(crate) mod error;
 mod inbox;
 pub(crate) mod inspect;
@@ -21,6 +22,7 @@ mod requests;
 mod retain;
 pub(crate) mod retained_rows;
 mod session;
+pub(crate) mod shard_info;
 mod shard_set;
 pub(crate) mod split;
 pub(crate) mod splits;

@@ -4,18 +4,20 @@
 //! leaders.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use consensus::{Log, LogOptions};
 use parking_lot::Mutex;
 use store_state::Level;
 use store_state::api::{PerStore, StoreId};
+use store_state::control::ControlMachine;
 use store_state::inbox::{InboxMachine, InboxOp};
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
 use tokio::sync::{Semaphore, watch};
 
+use crate::api::control::ControlStore;
 use crate::api::error::{OpenError, because};
 use crate::api::levels::{LeveledShards, Levels};
 use crate::api::listener::Listener;
@@ -33,6 +35,7 @@ use crate::node::shutdown::Stop;
 use crate::node::starts::{StoreThreads, ThreadCounts};
 use crate::node::threads::{NodeTasks, Part, run};
 use crate::peers::known::KnownPeers;
+use crate::shard::begin::StoreBeginnings;
 use crate::shard::deferred::Backlog;
 use crate::shard::shards::Shards;
 use crate::splitting::splitter::Splitter;
@@ -112,6 +115,7 @@ impl Store {
             session: StoreFolder::open::<SessionMachine>(&folder, options)?,
             inbox: StoreFolder::open::<InboxMachine>(&folder, options)?,
             retain: StoreFolder::open::<RetainMachine>(&folder, options)?,
+            control: StoreFolder::open::<ControlMachine>(&folder, options)?,
         };
         settle_level(&folder, is_new, options.level, || {
             shown(&places.inbox.tables, &log)
@@ -138,11 +142,18 @@ impl Store {
             replace_after: options.replace_after,
             compare_every: options.compare_every,
             comparing: Arc::new(Semaphore::new(1)),
+            beginnings: OnceLock::new(),
         });
         let over_limit = Arc::default();
         let session = open_shards::<SessionMachine>(&services, &places.session, &over_limit)?;
         let inbox = open_shards::<InboxMachine>(&services, &places.inbox, &over_limit)?;
         let retain = open_shards::<RetainMachine>(&services, &places.retain, &over_limit)?;
+        let control = open_shards::<ControlMachine>(&services, &places.control, &over_limit)?;
+        let is_new = services.beginnings.set(Box::new(StoreBeginnings {
+            session: Arc::downgrade(&session.shards),
+            control: Arc::downgrade(&control.shards),
+        }));
+        debug_assert!(is_new.is_ok(), "they are said once");
         let splits = Arc::new(Splits {
             session: Arc::clone(&session),
             inbox: Arc::clone(&inbox),
@@ -167,15 +178,22 @@ impl Store {
                 session: Arc::clone(&session) as Arc<dyn LeveledShards>,
                 inbox: Arc::clone(&inbox) as Arc<dyn LeveledShards>,
                 retain: Arc::clone(&retain) as Arc<dyn LeveledShards>,
+                control: Arc::clone(&control) as Arc<dyn LeveledShards>,
             },
             known_peers: Arc::clone(&known_peers),
             folder: Arc::clone(&folder),
         };
+        let control_store = ControlStore {
+            session: Arc::clone(&session),
+            control: Arc::clone(&control),
+        };
         let store = Self {
             levels,
+            control_store,
             session,
             inbox,
             retain,
+            control,
             over_limit,
             splits,
             led_shards: Arc::clone(&services.led_shards),
@@ -203,7 +221,10 @@ impl StoreFolder {
         let path = folder
             .store(M::NAME, options.folders[M::STORE].as_deref())
             .map_err(because("the data folder"))?;
-        let initial = options.shards[M::STORE];
+        let initial = match M::BEGINS_LATER {
+            true => 1,
+            false => options.shards[M::STORE],
+        };
         let map =
             ShardMap::open(&path, initial, folder.name_hash()).map_err(because("the shard map"))?;
         let tables_options = TablesOptions {

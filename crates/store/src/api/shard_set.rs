@@ -11,9 +11,9 @@ use consensus::Group;
 use store_state::api::{ShardNumber, ShardRef, ShardRefs, Slot};
 use store_state::{ChildShard, CorrelationId, Level, SlotRange};
 
-use crate::api::cluster::ShardInfo;
 use crate::api::levels::{LeveledShards, ReplicaFault};
 use crate::api::listener::Listener;
+use crate::api::shard_info::ShardInfo;
 use crate::api::split::{SplitError, SplitId, check_replicas};
 use crate::api::stats::ShardStats;
 use crate::kinds::command::{Command, Split};
@@ -148,7 +148,7 @@ impl<M: Kind> ShardSet<M> {
             sum.shards += 1;
             let is_alone = shard.routing.peers.is_none();
             // In a cluster a node has no replica of most shards. Of a replica that cannot be used, a fault is noted.
-            let has_replica = is_alone || shard.fault.get().is_some();
+            let has_replica = is_alone && !M::BEGINS_LATER || shard.fault.get().is_some();
             sum.stopped += u64::from(has_replica && shard.look(|_| ()).is_none());
             let group = shard.routing.group.borrow();
             let is_below_floor = group.as_ref().is_some_and(|group| group.is_below_floor());
@@ -177,7 +177,12 @@ impl<M: Kind> ShardSet<M> {
 
     /// Appends what is to be told of each shard.
     pub(super) fn tell(&self, out: &mut Vec<ShardInfo>, known_peers: &KnownPeers) {
-        out.extend(self.shards.load().iter().map(|shard| {
+        let known = self.shards.load();
+        let is_there = |shard: &&Arc<Shard<M>>| {
+            let is_here = shard.routing.group.borrow().is_some();
+            !M::BEGINS_LATER || is_here || shard.routing.hint.borrow().leader != 0
+        };
+        out.extend(known.iter().filter(is_there).map(|shard| {
             let id = (M::STORE, shard.number);
             let is_here = shard.routing.is_here();
             let leader = self.leader(shard.number);

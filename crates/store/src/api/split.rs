@@ -37,6 +37,8 @@ pub enum SplitError {
         /// The last one.
         last: u16,
     },
+    /// The one shard of the store is never split.
+    NeverSplit,
     /// A node serves no more shards of a store.
     TooManyShards,
     /// The replicas of the shard are being changed.
@@ -82,6 +84,7 @@ impl fmt::Display for SplitError {
                 f,
                 "the shard has the slots {first} to {last}, and can be split at a later one than the first"
             ),
+            Self::NeverSplit => f.write_str("the one shard of the store is never split"),
             Self::TooManyShards => f.write_str("the store has as many shards as a node serves"),
             Self::MembersChange => f.write_str("the replicas of the shard are being changed"),
             Self::VoterIsLate { node } => write!(

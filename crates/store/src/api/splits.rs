@@ -58,6 +58,7 @@ impl Splits {
             StoreId::Session => self.session.split(shard, at, &self.known_peers).await,
             StoreId::Inbox => self.inbox.split(shard, at, &self.known_peers).await,
             StoreId::Retain => self.retain.split(shard, at, &self.known_peers).await,
+            StoreId::Control => Err(SplitError::NeverSplit),
         }?;
         asking.is_done = true;
         let is_led = async {
@@ -65,6 +66,7 @@ impl Splits {
                 StoreId::Session => self.session.is_led(at).await,
                 StoreId::Inbox => self.inbox.is_led(at).await,
                 StoreId::Retain => self.retain.is_led(at).await,
+                StoreId::Control => {}
             }
         };
         // An error: it has none yet, and the split is done all the same.
@@ -102,6 +104,7 @@ impl Splits {
             StoreId::Session => self.session.is_split_over(split),
             StoreId::Inbox => self.inbox.is_split_over(split),
             StoreId::Retain => self.retain.is_split_over(split),
+            StoreId::Control => true,
         }
     }
 }

@@ -18,12 +18,14 @@ use histogram::Histogram;
 use mqtt_session::Timestamp;
 use parking_lot::Mutex;
 use store_state::api::PerStore;
+use store_state::control::ControlMachine;
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
 use store_state::session::inspect::away_before;
 use tokio::sync::watch;
 
+use crate::api::control::ControlStore;
 use crate::api::levels::Levels;
 use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
@@ -47,6 +49,7 @@ pub struct Store {
     pub(super) session: Arc<ShardSet<SessionMachine>>,
     pub(super) inbox: Arc<ShardSet<InboxMachine>>,
     pub(super) retain: Arc<ShardSet<RetainMachine>>,
+    pub(super) control: Arc<ShardSet<ControlMachine>>,
     pub(super) over_limit: Arc<AtomicBool>,
     pub(super) splits: Arc<Splits>,
     pub(super) known_peers: Arc<KnownPeers>,
@@ -56,6 +59,8 @@ pub struct Store {
     pub(super) folder: Arc<Folder>,
     /// The levels of its shards.
     pub levels: Levels,
+    /// Users, groups and rules.
+    pub control_store: ControlStore,
     pub(super) log: Arc<Log>,
     pub(super) condition: watch::Receiver<Condition>,
     pub(super) stop: watch::Sender<Stop>,
@@ -82,6 +87,7 @@ impl Store {
         let mut replicas = self.session.replicas();
         replicas.extend(self.inbox.replicas());
         replicas.extend(self.retain.replicas());
+        replicas.extend(self.control.replicas());
         replicas
     }
 
@@ -91,6 +97,7 @@ impl Store {
         self.session.abandon();
         self.inbox.abandon();
         self.retain.abandon();
+        self.control.abandon();
     }
 
     /// The event loops have started: they are told what was found, and get their answers from now on.
@@ -98,6 +105,7 @@ impl Store {
         self.session.begin(listener);
         self.inbox.begin(listener);
         self.retain.begin(listener);
+        self.control.begin(listener);
     }
 
     /// The splits of the shards that this node leads.
@@ -189,6 +197,7 @@ impl Store {
                 session: self.session.stats(),
                 inbox: self.inbox.stats(),
                 retain: self.retain.stats(),
+                control: self.control.stats(),
             },
             sessions: self.sessions(),
             connected: self

@@ -1,4 +1,4 @@
-//! What the shards' Raft groups agree on: batches of operations of one of the three stores.
+//! What the shards' Raft groups agree on: batches of operations of one of the stores.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use consensus::{Command as Agreed, CorruptCommand};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store_state::api::StoreId;
+use store_state::control::ControlOp;
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
@@ -29,6 +30,9 @@ const RAISE: u8 = 4;
 /// The format of entries at which replicas are compared. As those that raise, they are read by programs that know of levels.
 const COMPARE: u8 = 6;
 
+/// The format of entries that begin a store. Programs of earlier levels do not read it.
+const BEGIN: u8 = 7;
+
 /// The format of batches at the level of builds for tests: that of a batch, and a byte behind it.
 const TRIAL: u8 = 5;
 
@@ -41,6 +45,10 @@ pub(crate) enum Command {
     Inbox(Arc<Batch<InboxOp>>),
     /// For a retain shard.
     Retain(Arc<Batch<RetainOp>>),
+    /// For the control shard.
+    Control(Arc<Batch<ControlOp>>),
+    /// For the first shard of the session store: begins this store, if it has not begun.
+    Begin(StoreId),
     /// Gives the upper slots of a shard of this store to a new one.
     Split(StoreId, Split),
     /// A shard of this store is at this level from here on.
@@ -77,9 +85,11 @@ impl fmt::Display for Command {
             Self::Compare(store) => {
                 return write!(f, "a comparison of a shard of the {store} store");
             }
+            Self::Begin(store) => return write!(f, "the beginning of the {store} store"),
             Self::Session(batch) => (StoreId::Session, batch.requests.len()),
             Self::Inbox(batch) => (StoreId::Inbox, batch.requests.len()),
             Self::Retain(batch) => (StoreId::Retain, batch.requests.len()),
+            Self::Control(batch) => (StoreId::Control, batch.requests.len()),
         };
         write!(f, "{requests} requests to the {store} store")
     }
@@ -104,6 +114,10 @@ impl Agreed for Command {
             Self::Retain(batch) => {
                 trial(batch.level, out, |out| write(StoreId::Retain, batch, out))
             }
+            Self::Control(batch) => {
+                trial(batch.level, out, |out| write(StoreId::Control, batch, out))
+            }
+            Self::Begin(store) => out.extend_from_slice(&[BEGIN, store.number()]),
             Self::Raise(store, level) => {
                 out.extend_from_slice(&[RAISE, store.number()]);
                 let written = postcard::serialize_with_flavor(level, Append(out));
@@ -124,7 +138,8 @@ impl Agreed for Command {
             Self::Session(batch) => batch.bytes,
             Self::Inbox(batch) => batch.bytes,
             Self::Retain(batch) => batch.bytes,
-            Self::Split(..) | Self::Raise(..) | Self::Compare(_) => 16,
+            Self::Control(batch) => batch.bytes,
+            Self::Split(..) | Self::Raise(..) | Self::Compare(_) | Self::Begin(_) => 16,
         }
     }
 
@@ -134,6 +149,7 @@ impl Agreed for Command {
                 Ok(StoreId::Session) => read(rest).map(Self::Session),
                 Ok(StoreId::Inbox) => read(rest).map(Self::Inbox),
                 Ok(StoreId::Retain) => read(rest).map(Self::Retain),
+                Ok(StoreId::Control) => read(rest).map(Self::Control),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
             [WITH_CLASSES, store, rest @ ..] => match StoreId::try_from(*store) {
@@ -144,6 +160,10 @@ impl Agreed for Command {
             [SPLIT, store, rest @ ..] => {
                 let store = StoreId::try_from(*store);
                 let store = store.map_err(|unknown| CorruptCommand(unknown.to_string()))?;
+                if store == StoreId::Control {
+                    let what = "an entry splits the one shard of the control store";
+                    return Err(CorruptCommand(what.to_owned()));
+                }
                 match postcard::take_from_bytes::<Split>(rest) {
                     Ok((split, [])) => Ok(Self::Split(store, split)),
                     _ => Err(CorruptCommand("an entry is no split".to_owned())),
@@ -167,11 +187,20 @@ impl Agreed for Command {
                 Ok(Self::Compare(store))
             }
             [COMPARE, ..] => Err(CorruptCommand("an entry is no comparison".to_owned())),
+            [BEGIN, store] => match StoreId::try_from(*store) {
+                Ok(StoreId::Control) => Ok(Self::Begin(StoreId::Control)),
+                Ok(other) => Err(CorruptCommand(format!("an entry begins the {other} store"))),
+                Err(unknown) => Err(CorruptCommand(unknown.to_string())),
+            },
+            [BEGIN, ..] => Err(CorruptCommand(
+                "an entry is no beginning of a store".to_owned(),
+            )),
             [TRIAL, store, rest @ .., TRIAL] if Level::NEWEST >= Level::TRIAL => {
                 match StoreId::try_from(*store) {
                     Ok(StoreId::Session) => read(rest).map(Self::Session),
                     Ok(StoreId::Inbox) => read_with_classes(rest).map(Self::Inbox),
                     Ok(StoreId::Retain) => read(rest).map(Self::Retain),
+                    Ok(StoreId::Control) => read(rest).map(Self::Control),
                     Err(unknown) => Err(CorruptCommand(unknown.to_string())),
                 }
             }
@@ -302,6 +331,7 @@ mod tests {
             (Command::Session(batch()), 0),
             (Command::Inbox(batch()), 1),
             (Command::Retain(batch()), 2),
+            (Command::Control(batch()), 3),
         ] {
             let mut bytes = Vec::new();
             command.encode(&mut bytes);
@@ -318,7 +348,7 @@ mod tests {
         assert_eq!(bytes, [2, 1, 3, 0xac, 2]);
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(decoded, Command::Split(StoreId::Inbox, read) if read == split));
-        for wrong in [&[2, 1][..], &[2, 3, 3, 1], &[2, 1, 3, 1, 0]] {
+        for wrong in [&[2, 1][..], &[2, 3, 3, 1], &[2, 4, 3, 1], &[2, 1, 3, 1, 0]] {
             Command::decode(wrong).unwrap_err();
         }
         let mut bytes = Vec::new();
@@ -330,7 +360,7 @@ mod tests {
             Command::Raise(StoreId::Retain, Level::RAISED)
         ));
         let later = Level::NEWEST.0 as u8 + 1;
-        for wrong in [&[4, 2][..], &[4, 3, 4], &[4, 2, 4, 0], &[4, 2, later]] {
+        for wrong in [&[4, 2][..], &[4, 4, 4], &[4, 2, 4, 0], &[4, 2, later]] {
             Command::decode(wrong).unwrap_err();
         }
         let mut bytes = Vec::new();
@@ -338,10 +368,18 @@ mod tests {
         assert_eq!(bytes, [6, 1]);
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(decoded, Command::Compare(StoreId::Inbox)));
-        for wrong in [&[6][..], &[6, 3], &[6, 1, 0]] {
+        for wrong in [&[6][..], &[6, 4], &[6, 1, 0]] {
             Command::decode(wrong).unwrap_err();
         }
-        let unknown = Command::decode(&[1, 3, 0]).unwrap_err();
-        assert_eq!(unknown.0, "there is no store 3");
+        let mut bytes = Vec::new();
+        Command::Begin(StoreId::Control).encode(&mut bytes);
+        assert_eq!(bytes, [7, 3]);
+        let decoded = Command::decode(&bytes).unwrap();
+        assert!(matches!(decoded, Command::Begin(StoreId::Control)));
+        for wrong in [&[7][..], &[7, 0], &[7, 4], &[7, 3, 0]] {
+            Command::decode(wrong).unwrap_err();
+        }
+        let unknown = Command::decode(&[1, 4, 0]).unwrap_err();
+        assert_eq!(unknown.0, "there is no store 4");
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn shard_of_group(group: u64) -> Option<(StoreId, ShardNumber)> {
 
 #[cfg(test)]
 mod tests {
+    use store_state::control::ControlMachine;
     use store_state::inbox::InboxMachine;
     use store_state::retain::RetainMachine;
     use store_state::session::SessionMachine;
@@ -48,6 +49,12 @@ mod tests {
                 StoreId::Retain,
                 65_535,
             ),
+            (
+                group_of::<ControlMachine>(0),
+                0x3_0000_0001,
+                StoreId::Control,
+                0,
+            ),
         ];
         for (group, number, store, shard) in groups {
             assert_eq!(group, number);
@@ -56,7 +63,7 @@ mod tests {
         for unknown in [
             0,
             0x1_0000_0000,
-            0x3_0000_0001,
+            0x4_0000_0001,
             0x0001_0001,
             0x100_0000_0001,
         ] {

@@ -1,6 +1,7 @@
-//! What a shard has to know of its store: a trait that the three state machines implement.
+//! What a shard has to know of its store: a trait that the state machines implement.
 //!
-//! Invariant: shards are generic over the store; no code outside of `kinds/` and `api/` distinguishes the three.
+//! Invariant: shards are generic over the store; no code outside of `kinds/` and `api/` distinguishes them, but for what
+//! begins a store (`shard/begin.rs`).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -29,6 +30,9 @@ pub(crate) trait Kind: Split + Sync {
     const STORE: StoreId;
     /// Its name.
     const NAME: &'static str = Self::STORE.name();
+
+    /// Whether a cluster has the store only from an entry of the session store on.
+    const BEGINS_LATER: bool = false;
 
     /// Whether event loops open inbox cursors in its shards.
     const HAS_CURSORS: bool = false;
@@ -210,6 +214,9 @@ pub(crate) trait Kind: Split + Sync {
     fn node_up(_node: u64, _incarnation: u64, _last_alive_ms: u64) -> Option<Self::Op> {
         None
     }
+
+    /// The machine was made of tables: at a start, or because they were replaced. Called with the lock of the shard held.
+    fn loaded(&self, _listener: &dyn Listener) {}
 
     /// Tells what is to be known at the start: routes, unfinished business.
     fn announce(&mut self, _outlet: &mut Self::Outlet) {}

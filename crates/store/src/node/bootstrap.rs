@@ -9,11 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::{Incarnation, Node};
 use store_state::CorrelationId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::api::listener::Listener;
+use crate::kinds::effects::Process;
 use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
 use crate::node::starts::{BoxedBootstrap, RunningShard};
@@ -49,7 +51,11 @@ pub(crate) fn maker<M: Kind>(services: &Arc<NodeServices>) -> Maker<M> {
     let services = Arc::clone(services);
     Box::new(move |shards, number| {
         let peers = services.known_peers.network.clone();
-        let routing = ShardRouting::new(services.folder.node(), peers);
+        let process = Process {
+            node: Node(services.folder.node()),
+            incarnation: Incarnation(services.known_peers.incarnation()),
+        };
+        let routing = ShardRouting::new(process, peers);
         let shard = Shard::new(number, shards, routing);
         let (invite, invited) = mpsc::channel(1);
         let (services, started) = (Arc::clone(&services), Arc::clone(&shard));
@@ -95,7 +101,10 @@ impl<M: Kind> ShardBootstrap<M> {
                 return None;
             }
         }
-        if !is_alone && let Some(op) = services.node_up::<M>() {
+        if !is_alone
+            && !M::BEGINS_LATER
+            && let Some(op) = services.node_up::<M>()
+        {
             shard.give(work(CorrelationId::NONE, op, true), OVERHEAD);
         }
         let worker = ShardWorker::new(Arc::clone(&shard), &services);

@@ -5,6 +5,7 @@
 //! Read next: `threads.rs`, then `bootstrap.rs`.
 
 pub(crate) mod alive;
+pub(crate) mod beginnings;
 pub(crate) mod bootstrap;
 pub(crate) mod disk;
 pub(crate) mod services;

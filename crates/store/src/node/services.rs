@@ -1,7 +1,7 @@
 //! What the shards of a node have in common.
 
 use std::num::NonZeroU8;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use consensus::{Log, Network, Nobody};
@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
 use crate::leadership::led_shards::LedShards;
+use crate::node::beginnings::Beginnings;
 use crate::node::shutdown::Stop;
 use crate::node::starts::StoreThreads;
 use crate::peers::known::KnownPeers;
@@ -22,7 +23,7 @@ use crate::storage::tables::Tables;
 
 /// What the shards of a node have in common.
 pub(crate) struct NodeServices {
-    /// Of the three stores.
+    /// Of the stores.
     pub(crate) tables: PerStore<Arc<Tables>>,
     pub(crate) log: Arc<Log>,
     pub(crate) listener: Arc<dyn Listener>,
@@ -47,6 +48,8 @@ pub(crate) struct NodeServices {
     pub(crate) compare_every: Duration,
     /// One replica of the node reads its tables at a time, to compare them with those of others.
     pub(crate) comparing: Arc<Semaphore>,
+    /// How entries of one store begin another one. Known before any entry is applied.
+    pub(crate) beginnings: OnceLock<Box<dyn Beginnings>>,
 }
 
 impl NodeServices {

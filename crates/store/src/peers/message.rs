@@ -13,6 +13,7 @@ use peer_protocol::Kind;
 use serde::{Deserialize, Serialize};
 use store_state::RoutedUntil;
 use store_state::api::{Event, Failure, Read, ShardNumber, StoreId};
+use store_state::control::ControlOp;
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
@@ -47,6 +48,8 @@ pub(crate) enum Message {
     Loads(Vec<(StoreId, ShardNumber, ShardLoad)>),
     /// What the sender's replica of a shard holds.
     Holds(StoreId, ShardNumber, Holds),
+    /// Work for the control shard, which the receiver leads.
+    Control(Forwarded<ControlOp>),
 }
 
 /// Work for one shard, in order.
@@ -235,7 +238,7 @@ mod tests {
     fn a_message_of_no_store_or_another_format_is_refused() {
         Message::decode(&[FORMAT, 3, 2, 9, 0, 0]).unwrap();
         for bytes in [
-            &[FORMAT, 3, 3, 9, 0, 0][..],
+            &[FORMAT, 3, 4, 9, 0, 0][..],
             &[FORMAT + 1, 3, 2, 9, 0, 0],
             &[],
         ] {

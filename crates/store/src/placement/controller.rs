@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use consensus::{Birth, Group, GroupOptions, Mark, Origin, StartError};
 use store_state::CorrelationId;
+use store_state::api::StoreId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, sleep, timeout};
@@ -66,6 +67,8 @@ pub(crate) struct ReplicaController<M: Kind> {
     pub(super) election: Option<JoinHandle<()>>,
     /// The replica that is here has not begun: nobody has confirmed the data folder yet.
     pub(super) waits: bool,
+    /// The start of this process is in the log of the replica.
+    pub(super) has_recorded_start: bool,
     /// Since when this node leads the shard.
     pub(super) led_since: Option<Instant>,
     /// Since when the leader has not had the replica as a member, and how often one had sent it something.
@@ -97,6 +100,7 @@ impl<M: Kind> ReplicaController<M> {
             leadership: None,
             election: None,
             waits: false,
+            has_recorded_start: false,
             led_since: None,
             left_out: None,
             comparisons: Comparisons::default(),
@@ -119,7 +123,8 @@ impl<M: Kind> ReplicaController<M> {
 
     async fn recover(&mut self) -> Result<(), String> {
         let is_here = self.services.log.has_replica(self.shard.group());
-        let is_founded = is_here || self.services.founds && self.shard.is_first();
+        let founds = self.services.founds && self.shard.is_first() && !M::BEGINS_LATER;
+        let is_founded = is_here || founds;
         if !is_founded || self.unborn()?.is_some() {
             return Ok(());
         }
@@ -145,6 +150,7 @@ impl<M: Kind> ReplicaController<M> {
                 }
                 recovered = recovered => recovered?,
             }
+            self.has_recorded_start = true;
         }
         self.serve(group);
         Ok(())
@@ -208,10 +214,18 @@ impl<M: Kind> ReplicaController<M> {
 
     /// Whether no replica of the parent will apply an entry here any more, and what the entry makes is not waiting here.
     fn is_behind(&self, origin: Origin) -> bool {
-        let parent = shard_of_group(origin.parent.0).filter(|(store, _)| *store == M::STORE);
-        let shards = self.shard.shards();
-        let parent = shards.and_then(|shards| shards.get(parent?.1));
-        let applied = parent.and_then(|parent| parent.applied_index());
+        let applied = match shard_of_group(origin.parent.0) {
+            Some((store, number)) if store == M::STORE => {
+                let shards = self.shard.shards();
+                let parent = shards.and_then(|shards| shards.get(number));
+                parent.and_then(|parent| parent.applied_index())
+            }
+            Some((StoreId::Session, number)) => {
+                let beginnings = self.services.beginnings.get();
+                beginnings.and_then(|beginnings| beginnings.applied_by_session(number))
+            }
+            _ => None,
+        };
         let is_applied = applied.is_some_and(|applied| applied >= origin.index.0);
         let is_gone = !self.services.log.has_replica(origin.parent.0);
         // What it makes is there before the entry counts as applied.
@@ -324,6 +338,14 @@ impl<M: Kind> ReplicaController<M> {
             Arc::clone(&self.shard),
             group,
         )));
+        // A store that a cluster may not have is asked nothing before.
+        if M::BEGINS_LATER
+            && !self.has_recorded_start
+            && let Some(op) = self.services.node_up::<M>()
+        {
+            self.shard
+                .give(work(CorrelationId::NONE, op, true), OVERHEAD);
+        }
     }
 
     /// Looks after the shard until the node ends.

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use store_state::api::StoreId;
+
 use crate::leadership::health::Strain;
 use crate::peers::member::{Names, Role, ShardId};
 
@@ -47,6 +49,14 @@ pub(crate) struct Placed {
     pub(crate) load: Duration,
     /// Its leader has led it for so long that its load may move it.
     pub(crate) is_settled: bool,
+}
+
+impl Placed {
+    /// Whether every node has a replica of it, which votes or listens.
+    fn is_everywhere(&self) -> bool {
+        let (store, _) = self.shard;
+        store == StoreId::Control
+    }
 }
 
 /// All that is looked at.
@@ -102,11 +112,33 @@ impl Situation {
                 Step::Transfer(serving.or_else(|| self.resting(&target, shard))?)
             });
         }
-        let useless = shard.learners.iter().find(|node| !target.contains(node));
+        let is_useless = |node: &&u64| {
+            let follows = shard.is_everywhere() && self.may_follow(**node);
+            !target.contains(node) && !follows
+        };
+        let useless = shard.learners.iter().find(is_useless);
         if let Some(useless) = useless {
             return Some(Step::RemoveLearner(*useless));
         }
+        if let Some(new) = self.next_follower(shard) {
+            return Some(Step::AddLearner(new));
+        }
         self.other_leader(shard).map(Step::Transfer)
+    }
+
+    /// Of a shard that every node has a replica of: a node that has none yet, and can get one now.
+    fn next_follower(&self, shard: &Placed) -> Option<u64> {
+        let has = |node: u64| shard.voters.contains(&node) || shard.learners.contains(&node);
+        let mut places = self.places.iter().filter(|_| shard.is_everywhere());
+        let place =
+            places.find(|place| place.is_up && place.role != Role::Leaves && !has(place.node));
+        place.map(|place| place.node)
+    }
+
+    /// Whether a node may have a replica that every node has: it is down, and comes back, or it does not leave.
+    fn may_follow(&self, node: u64) -> bool {
+        self.place(node)
+            .is_some_and(|place| place.role != Role::Leaves)
     }
 
     /// One of the new voters follows already: the next one, or all of them vote.
@@ -365,7 +397,7 @@ impl Situation {
         let others = self
             .shards
             .iter()
-            .filter(|shard| shard.shard != except.shard);
+            .filter(|shard| shard.shard != except.shard && !shard.is_everywhere());
         let has = |shard: &&Placed| shard.voters.contains(&node) || shard.learners.contains(&node);
         others.filter(has).count()
     }

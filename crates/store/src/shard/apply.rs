@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use consensus::{Applied, Mark, StateMachine, Tables};
 use histogram::Micros;
-use store_state::api::{Event, Failure};
+use store_state::api::{Event, Failure, StoreId};
 use store_state::{Batch, Request, SlotRange};
 use tokio::time::Instant;
 
@@ -165,6 +165,11 @@ impl<M: Kind> StateMachine<Command> for Replica<M> {
         {
             self.compare(LogIndex(index), before);
             return Applied::Done;
+        }
+        if let Command::Begin(StoreId::Control) = command
+            && M::STORE == StoreId::Session
+        {
+            return self.begin_control(index, before);
         }
         let Some(batch) = M::batch(command) else {
             self.listener.failed(&format!(

@@ -24,6 +24,7 @@ use crate::api::stats::HeldBack;
 use crate::kinds::effects::Effects;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
+use crate::node::beginnings::Parent;
 use crate::shard::comparison::Comparison;
 use crate::shard::counters::ShardCounters;
 use crate::shard::cursors::InboxCursors;
@@ -112,7 +113,7 @@ pub(super) struct State<M: Kind> {
     pub(super) meter: LoadMeter,
     pub(super) table: Arc<ShardTable>,
     /// The parent, while the table is its: the shard has none of its own before its first checkpoint.
-    pub(super) parent: Option<Arc<Shard<M>>>,
+    pub(super) parent: Option<Arc<dyn Parent>>,
     pub(super) effects: Effects,
     pub(super) outbox: Outbox<M::Op>,
     pub(super) unsettled: Unsettled<M>,
@@ -310,6 +311,7 @@ impl<M: Kind> Shard<M> {
             .read_tables(&table, mark.is_none())
             .map_err(|error| error.to_string())?;
         let has_to_rebuild = machine.has_to_rebuild();
+        machine.loaded(&**listener);
         self.damage.clear();
         *self.state.write() = Some(State {
             machine,
@@ -322,6 +324,7 @@ impl<M: Kind> Shard<M> {
             effects: Effects {
                 shard: self.number,
                 listener: Arc::clone(listener),
+                process: self.routing.process,
                 cursors: InboxCursors::default(),
                 weights: SlotWeights::new(descriptor.range),
                 events: Vec::new(),
@@ -618,6 +621,7 @@ impl<M: Kind> TableOwner for Shard<M> {
         let (descriptor, level, machine) = self
             .read_tables(&state.table, false)
             .map_err(io::Error::other)?;
+        machine.loaded(&*state.effects.listener);
         state.machine = machine;
         state.meter = LoadMeter::new(descriptor.range);
         state.effects.weights = SlotWeights::new(descriptor.range);

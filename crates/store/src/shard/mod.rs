@@ -14,6 +14,7 @@
 //! Read next: `handle.rs`, then `worker.rs`.
 
 pub(crate) mod apply;
+pub(crate) mod begin;
 pub(crate) mod checkpoint;
 mod collected;
 pub(crate) mod comparison;

@@ -18,6 +18,8 @@ pub(crate) struct Outbox<O> {
     pub(super) peers: Vec<(u64, Answers)>,
     /// Answers to what the store itself waits for.
     pub(super) own: Vec<Event>,
+    /// Answers to threads that are no loops.
+    pub(super) threads: Vec<Event>,
     /// What this node has asked, and what is for other shards by now as well, or only for these; in order.
     pub(super) split_off: Vec<SplitOff<O>>,
 }
@@ -39,6 +41,7 @@ impl<O> Default for Outbox<O> {
             loops: Vec::new(),
             peers: Vec::new(),
             own: Vec::new(),
+            threads: Vec::new(),
             split_off: Vec::new(),
         }
     }
@@ -59,6 +62,8 @@ impl<O> Outbox<O> {
                 .push(event(correlation_id.token));
         } else if correlation_id.loop_number == CorrelationId::STORE {
             self.own.push(event(correlation_id.token));
+        } else if correlation_id.loop_number == CorrelationId::THREADS {
+            self.threads.push(event(correlation_id.token));
         } else if let Some(loop_index) = correlation_id.loop_number.checked_sub(1) {
             self.put(0, loop_index, event(correlation_id.token));
         }

@@ -62,6 +62,9 @@ impl<M: Kind> Shard<M> {
     /// Sends out mail.
     pub(super) fn give_out(&self, listener: &dyn Listener, outbox: Outbox<M::Op>) {
         give(listener, outbox.loops);
+        for answer in outbox.threads {
+            listener.control_answered(answer);
+        }
         let for_store = !outbox.own.is_empty() || !outbox.split_off.is_empty();
         if for_store && let Some(shards) = self.shards() {
             shards.send_on(listener, self.number, outbox.own, outbox.split_off);

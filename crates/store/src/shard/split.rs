@@ -27,6 +27,7 @@ use crate::kinds::command::Split;
 use crate::kinds::effects::Effects;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
+use crate::node::beginnings::Parent;
 use crate::node::services::NodeServices;
 use crate::shard::cursors::InboxCursors;
 use crate::shard::handle::{Shard, State};
@@ -47,11 +48,11 @@ pub(super) struct Seeding {
 }
 
 impl Seeding {
-    fn add(&self) {
+    pub(super) fn add(&self) {
         *self.children.lock() += 1;
     }
 
-    fn remove(&self) {
+    pub(super) fn remove(&self) {
         let mut children = self.children.lock();
         *children = children.saturating_sub(1);
         if *children == 0 {
@@ -72,6 +73,12 @@ impl Seeding {
     }
 }
 
+impl<M: Kind> Parent for Shard<M> {
+    fn is_seeded(&self) {
+        self.seeding.remove();
+    }
+}
+
 /// Where the replica of a child waits for what its parent's replica makes.
 pub(super) struct Birth<M: Kind> {
     seed: Mutex<Option<Seed<M>>>,
@@ -87,14 +94,22 @@ impl<M: Kind> Default for Birth<M> {
     }
 }
 
+impl<M: Kind> Birth<M> {
+    /// Tells the replica what it begins with.
+    pub(super) fn give(&self, seed: Seed<M>) {
+        *self.seed.lock() = Some(seed);
+        self.is_there.notify_one();
+    }
+}
+
 /// What a replica of a child begins with.
 pub(crate) struct Seed<M: Kind> {
-    machine: M,
-    descriptor: Descriptor,
-    level: Level,
-    parent: Arc<Shard<M>>,
-    /// The parent's table as of its last checkpoint before the split.
-    table: Arc<ShardTable>,
+    pub(super) machine: M,
+    pub(super) descriptor: Descriptor,
+    pub(super) level: Level,
+    pub(super) parent: Arc<dyn Parent>,
+    /// The parent's table as of its last checkpoint before the split; one without rows where a store begins.
+    pub(super) table: Arc<ShardTable>,
     /// The entry that has split the parent.
     pub(crate) by: Origin,
     /// The position that the child begins with, and its members.
@@ -159,7 +174,7 @@ impl<M: Kind> Shard<M> {
 
     /// Before the replica here is removed: if it has no table yet, it gets none and serves no longer. Returns the parent then,
     /// which is to be told.
-    pub(crate) fn leave_parent(&self) -> Option<Arc<Self>> {
+    pub(crate) fn leave_parent(&self) -> Option<Arc<dyn Parent>> {
         let mut state = self.state.write();
         let parent = state.as_mut()?.parent.take()?;
         // Else a checkpoint would be written to the parent's table.
@@ -179,6 +194,7 @@ impl<M: Kind> Shard<M> {
             ..
         } = seed;
         self.rebuild.want(false);
+        machine.loaded(&**listener);
         *self.state.write() = Some(State {
             machine,
             meter: LoadMeter::new(descriptor.range),
@@ -188,6 +204,7 @@ impl<M: Kind> Shard<M> {
             effects: Effects {
                 shard: self.number,
                 listener: Arc::clone(listener),
+                process: self.routing.process,
                 cursors: InboxCursors::default(),
                 weights: SlotWeights::new(descriptor.range),
                 events: Vec::new(),
@@ -208,11 +225,6 @@ impl<M: Kind> Shard<M> {
     /// Whether a child of it has no tables yet.
     pub(crate) fn is_seeding(&self) -> bool {
         !self.seeding.is_over()
-    }
-
-    /// A child has a table of its own, or will never have one.
-    pub(crate) fn is_seeded(&self) {
-        self.seeding.remove();
     }
 
     /// Applies an entry that splits the shard. `before`: the position of the state before it, and the members there.
@@ -286,17 +298,16 @@ impl<M: Kind> Shard<M> {
         // What is asked of the parent from now on may be answered with its new range.
         shards.learn(at);
         if let Some(child) = shards.get(at).filter(|_| is_wanted) {
-            *child.birth.seed.lock() = Some(Seed {
+            child.birth.give(Seed {
                 machine,
                 descriptor,
                 level,
-                parent: Arc::clone(self),
+                parent: Arc::clone(self) as _,
                 table,
                 by: entry,
                 mark: Mark::seed(&members),
                 is_parent_led_here: is_led_here,
             });
-            child.birth.is_there.notify_one();
         }
         M::shards_changed(&*services.listener);
         let group = self.routing.group.borrow().clone();

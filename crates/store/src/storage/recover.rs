@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use consensus::{Log, LogOptions, Mark, Missing};
 use store_state::api::{PerStore, ShardNumber, StoreId};
+use store_state::control::ControlMachine;
 use store_state::inbox::{InboxMachine, each_stored};
 use store_state::retain::RetainMachine;
 use store_state::session::{SessionMachine, begin_anew};
@@ -17,6 +18,7 @@ use crate::api::error::{OpenError, because};
 use crate::kinds::command::Command;
 use crate::kinds::group::group_of;
 use crate::kinds::kind::Kind;
+use crate::shard::begin::CONTROL_SHARD;
 use crate::storage::folder::Folder;
 use crate::storage::layout::ShardLayout;
 use crate::storage::map::ShardMap;
@@ -81,6 +83,7 @@ pub fn recover(
         session: StoreFiles::open::<SessionMachine>(folder, folders, &log)?,
         inbox: StoreFiles::open::<InboxMachine>(folder, folders, &log)?,
         retain: StoreFiles::open::<RetainMachine>(folder, folders, &log)?,
+        control: StoreFiles::open::<ControlMachine>(folder, folders, &log)?,
     };
     let mut recovery = Recovery {
         folder,
@@ -95,7 +98,8 @@ pub fn recover(
         {
             recovery.find_inboxes(inbox)?;
         }
-        if let Some(files) = &files.session {
+        let session = files.session.as_ref();
+        if let Some(files) = session {
             recovery.store::<SessionMachine>(files).await?;
         }
         if let Some(files) = &files.inbox {
@@ -103,6 +107,11 @@ pub fn recover(
         }
         if let Some(files) = &files.retain {
             recovery.store::<RetainMachine>(files).await?;
+        }
+        if let Some(files) = &files.control
+            && recovery.has_control(session)?
+        {
+            recovery.store::<ControlMachine>(files).await?;
         }
         Ok(recovery.recovered)
     })
@@ -156,6 +165,7 @@ pub fn accept_damage(
                 StoreId::Session => accepting.shard::<SessionMachine>(*shard).await,
                 StoreId::Inbox => accepting.shard::<InboxMachine>(*shard).await,
                 StoreId::Retain => accepting.shard::<RetainMachine>(*shard).await,
+                StoreId::Control => accepting.shard::<ControlMachine>(*shard).await,
             };
             accepted.push(Accepted {
                 store: *store,
@@ -266,6 +276,27 @@ impl Recovery<'_> {
         self.lost != LostShards::Leave && files.layout.numbers().any(is_lost)
     }
 
+    /// Whether the control store has begun: a replica of it is here, or the first session shard says so.
+    fn has_control(&self, session: Option<&StoreFiles>) -> Result<bool, OpenError> {
+        let is_here = self
+            .log
+            .has_replica(group_of::<ControlMachine>(CONTROL_SHARD));
+        let Some(session) = session.filter(|_| !is_here) else {
+            return Ok(is_here);
+        };
+        let of_store = because(SessionMachine::NAME);
+        let first = session.layout.of_slot(0);
+        let table = session.tables.shard(u64::from(first)).map_err(&of_store)?;
+        let descriptor = Descriptor::of_table(&table).map_err(because(SessionMachine::NAME))?;
+        let mut has_begun = descriptor.is_some_and(|descriptor| descriptor.has_begun_control);
+        let group = group_of::<SessionMachine>(first);
+        let read = self.log.commands(group, |_, command: &Command| {
+            has_begun |= matches!(command, Command::Begin(_));
+        });
+        read.map_err(because("the log"))?;
+        Ok(has_begun)
+    }
+
     /// Finds the inboxes of this node, in the tables and in what the log has beyond these.
     fn find_inboxes(&mut self, files: &StoreFiles) -> Result<(), OpenError> {
         let Self { log, inboxes, .. } = self;
@@ -347,7 +378,7 @@ impl Recovery<'_> {
     ) -> Result<u64, OpenError> {
         let (mut rows, removed_inboxes) = match M::STORE {
             StoreId::Session => self.session_rows(files, shard, now_ms),
-            StoreId::Inbox | StoreId::Retain => (Changes::default(), 0),
+            StoreId::Inbox | StoreId::Retain | StoreId::Control => (Changes::default(), 0),
         };
         let range = files.layout.range(shard, files.map);
         if shard >= files.map.len() || range != files.map.range(shard) {

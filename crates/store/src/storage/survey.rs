@@ -15,6 +15,7 @@ use std::{fs, io};
 use consensus::{LogView, Mark};
 use serde::Serialize;
 use store_state::api::{PerStore, ShardNumber};
+use store_state::control::ControlMachine;
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
@@ -158,6 +159,7 @@ pub fn survey(
         surveyor.store::<SessionMachine>(),
         surveyor.store::<InboxMachine>(),
         surveyor.store::<RetainMachine>(),
+        surveyor.store::<ControlMachine>().filter(has_shards),
     ];
     let log = surveyor.log();
     Ok(NodeSurvey {
@@ -171,6 +173,14 @@ pub fn survey(
         findings: surveyor.findings,
         more_findings: surveyor.more_findings,
     })
+}
+
+/// Whether a store that a cluster need not have was begun.
+fn has_shards(store: &StoreSurvey) -> bool {
+    store
+        .shards
+        .iter()
+        .any(|shard| shard.checkpoint.is_some() || shard.log.is_some_and(|log| log.next > 0))
 }
 
 /// Goes through a folder and notes what is wrong.

@@ -197,6 +197,23 @@ impl Tables {
         Ok(ShardTable(shard))
     }
 
+    /// A table without rows that is no shard's, and is removed when the tables are opened the next time.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn nothing(&self) -> Result<ShardTable, TablesError> {
+        let folder = self.folder.join(format!("{}nothing", seed::SEEDING));
+        make_directory(&folder)
+            .and_then(|()| sync_directory(&self.folder))
+            .map_err(|reason| TablesError::io(&folder, &reason))?;
+        Ok(ShardTable(Arc::new(Shard {
+            tree: RwLock::new(Tree::open(&folder, &self.resources)?),
+            folder,
+            resources: self.resources.clone(),
+            unmerged_bytes: AtomicUsize::new(0),
+        })))
+    }
+
     /// Removes the table of a shard, if there is one, and gives its space back.
     ///
     /// # Errors

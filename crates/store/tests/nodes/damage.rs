@@ -47,7 +47,7 @@ fn check(folder: &Path) {
         .iter()
         .map(|(_, of)| of.stopped)
         .collect();
-    assert_eq!(stopped, [0, 0, 1]);
+    assert_eq!(stopped, [0, 0, 1, 0]);
     for (shard, topic) in topics().iter().enumerate() {
         let expected = match shard {
             2 => Err(Failure::Stopped),

@@ -104,7 +104,8 @@ fn refused(node: &Node) {
 /// Requests of the session, inbox and retain store that wait for space.
 fn deferred(node: &Node) -> Vec<u64> {
     let stores = node.store.stats(mqtt_session::Timestamp(0)).stores;
-    stores.iter().map(|(_, shards)| shards.deferred).collect()
+    let all = StoreId::OF_NAMES.into_iter();
+    all.map(|store| stores[store].deferred).collect()
 }
 
 #[test]

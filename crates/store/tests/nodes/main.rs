@@ -4,6 +4,7 @@ mod checkpoints;
 mod cluster;
 mod cluster_splits;
 mod compare;
+mod control;
 mod damage;
 mod folders;
 mod full;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use control_view::View;
 use mqtt_proto::{MessageBody, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, DropReason, Qos0Inbox, QueueFull, Timestamp};
 use store::{Folder, Listener, Look, NodeSurvey, OpenError, Options, Purge, Store};
@@ -32,6 +33,8 @@ pub(crate) struct Told {
     pub(crate) retained_messages: AtomicU64,
     /// Messages that were dropped because somebody has emptied their queue.
     pub(crate) purged: AtomicU64,
+    /// What its replica of the control store has told.
+    pub(crate) view: View,
     events: Mutex<Vec<Event>>,
     more: Condvar,
     failures: Mutex<Vec<String>>,
@@ -43,6 +46,7 @@ impl Default for Told {
             now_ms: AtomicU64::new(1_000),
             retained_messages: AtomicU64::new(1_000_000),
             purged: AtomicU64::new(0),
+            view: View::default(),
             events: Mutex::default(),
             more: Condvar::new(),
             failures: Mutex::default(),
@@ -76,6 +80,23 @@ impl Listener for Told {
 
     fn failed(&self, what: &str) {
         self.failures.lock().unwrap().push(what.to_owned());
+    }
+
+    fn control_loaded(&self, records: control::Records) {
+        self.view.loaded(records);
+    }
+
+    fn control_changed(&self, changed: &control::Changed) {
+        self.view.changed(changed);
+    }
+
+    fn control_confirmed(&self) {
+        self.view.confirmed();
+    }
+
+    fn control_answered(&self, answer: Event) {
+        self.events.lock().unwrap().push(answer);
+        self.more.notify_all();
     }
 
     fn now_ms(&self) -> u64 {

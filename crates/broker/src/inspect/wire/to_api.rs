@@ -138,7 +138,7 @@ enums! {
     api::SubjectState { Joining, Up, Draining, Leaving, Stopping, Silent, Down, Gone, Other }
     api::WaitsFor { ReceiveMaximum, PacketIdentifiers }
     admin::Role { Viewer, Operator, Administrator }
-    cluster::StoreName { Session, Inbox, Retain }
+    cluster::StoreName { Session, Inbox, Retain, Control }
     page::MissingReason { Down, Timeout, Busy, Version, Failed, NoLeader }
 }
 

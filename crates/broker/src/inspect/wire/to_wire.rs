@@ -62,7 +62,7 @@ enums! {
     api::QueueOrder { Messages, Bytes, Age }
     api::SubjectState { Joining, Up, Draining, Leaving, Stopping, Silent, Down, Gone, Other }
     admin::Role { Viewer, Operator, Administrator }
-    cluster::StoreName { Session, Inbox, Retain }
+    cluster::StoreName { Session, Inbox, Retain, Control }
 }
 
 impl ToWire for cluster::NodeId {

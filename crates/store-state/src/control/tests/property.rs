@@ -126,7 +126,9 @@ proptest! {
                         }
                     };
                     let op = op(number, changes.clone());
-                    let ControlOp::Change { id, .. } = &op;
+                    let ControlOp::Change { id, .. } = &op else {
+                        unreachable!("the steps are changes");
+                    };
                     let expected = model.apply(*id, &changes);
                     let outcome = replica.apply(&header(number), &op);
                     match expected {

@@ -569,3 +569,44 @@ fn a_node_may_claim_any_load() {
         assert_eq!(three.next_step(&three.shards[at], None), None);
     }
 }
+
+/// The shard of the control store.
+fn control(voters: &[u64], learners: &[u64]) -> Placed {
+    Placed {
+        shard: (StoreId::Control, 0),
+        learners: learners.iter().copied().collect(),
+        ..placed(0, voters[0], voters)
+    }
+}
+
+#[test]
+fn the_control_store_has_a_replica_on_every_node_that_stays() {
+    let leaving = Place {
+        role: Role::Leaves,
+        ..up(5)
+    };
+    let resting = Place {
+        role: Role::Rests,
+        ..up(6)
+    };
+    let places = vec![up(1), up(2), up(3), down(4, 1), leaving, resting];
+    let step = |learners: &[u64]| {
+        let own = control(&[1, 2, 3], learners);
+        let situation = situation(places.clone(), vec![own.clone()]);
+        situation.next_step(&own, None)
+    };
+    assert_eq!(step(&[]), Some(Step::AddLearner(6)));
+    assert_eq!(step(&[6]), None);
+    // One that is down comes back; one that leaves, or is no member any more, does not.
+    assert_eq!(step(&[4, 6]), None);
+    assert_eq!(step(&[5, 6]), Some(Step::RemoveLearner(5)));
+    assert_eq!(step(&[6, 7]), Some(Step::RemoveLearner(7)));
+}
+
+#[test]
+fn replicas_that_every_node_has_move_no_others() {
+    let shards = vec![placed(0, 1, &[1]), control(&[2], &[3])];
+    let own = shards[0].clone();
+    let situation = situation(vec![up(1), up(2), up(3)], shards);
+    assert_eq!(situation.load(2, &own), 0);
+}

@@ -1,0 +1,104 @@
+//! Requests to the control store, and how it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store_state::CorrelationId;
+use store_state::Level;
+use store_state::api::{ShardNumber, StoreId};
+use store_state::control::{ControlMachine, ControlOp};
+use store_state::session::SessionMachine;
+use tokio::time::timeout;
+
+use crate::api::shard_set::ShardSet;
+use crate::kinds::command::Command;
+use crate::shard::begin::CONTROL_SHARD;
+use crate::shard::request::{weigh, work};
+
+/// The shard of the session store whose log says that the control store begins: the one with the first slot.
+const BEGINS: ShardNumber = 0;
+
+/// How long the shard of the control store may take to be led once it has begun.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why the control store has not begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BeginError {
+    /// Another node leads the first shard of the session store, or none that is known (`None`).
+    NotLeader(Option<u64>),
+    /// The shard is at this level, which does not allow it.
+    Level(Level),
+    /// Its voters are just changing, or no majority of them can be reached. It can be tried again.
+    Unavailable(String),
+}
+
+/// The control store of a node.
+pub struct ControlStore {
+    pub(super) session: Arc<ShardSet<SessionMachine>>,
+    pub(super) control: Arc<ShardSet<ControlMachine>>,
+}
+
+impl ControlStore {
+    /// Gives the control store a request of a thread that is no event loop. The answer is told by
+    /// [`Listener::control_answered`](crate::Listener::control_answered), under the token. Only if the store has begun: before, it
+    /// waits until it does.
+    pub fn ask(&self, token: u64, op: ControlOp) {
+        let correlation_id = CorrelationId {
+            peer: 0,
+            loop_number: CorrelationId::THREADS,
+            token,
+        };
+        let bytes = weigh(&op);
+        let work = work(correlation_id, op, false);
+        self.control.put(CONTROL_SHARD, work, bytes);
+    }
+
+    /// Whether the control store has begun, as far as this node knows.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        let shard = self.control.get(CONTROL_SHARD);
+        shard.is_some_and(|shard| {
+            shard.routing.group.borrow().is_some() || shard.routing.hint.borrow().leader != 0
+        })
+    }
+
+    /// The node that would have the control store begin, if it is known and can be reached.
+    #[must_use]
+    pub fn begun_by(&self) -> Option<u64> {
+        self.session.leader(BEGINS)
+    }
+
+    /// Has the control store begin, if this node leads the first shard of the session store; does nothing if it has begun. Returns
+    /// when the shard of the control store is led, or after five seconds.
+    ///
+    /// # Errors
+    /// As [`BeginError`] says.
+    pub async fn begin(&self) -> Result<(), BeginError> {
+        let unavailable = |why: &dyn std::fmt::Display| BeginError::Unavailable(why.to_string());
+        let not_leader = || BeginError::NotLeader(self.session.leader(BEGINS));
+        let shard = self.session.get(BEGINS).ok_or_else(not_leader)?;
+        let group = self.session.group(BEGINS);
+        let group = group.filter(|_| shard.routing.is_here());
+        let group = group.ok_or_else(not_leader)?;
+        let has_begun = shard.descriptor().ok_or_else(not_leader)?.has_begun_control;
+        if !has_begun {
+            if let Some((level, _)) = shard.standing()
+                && !level.begins_stores()
+            {
+                return Err(BeginError::Level(level));
+            }
+            let proposal = group.propose(Command::Begin(StoreId::Control)).await;
+            // The proposal may wait until the replica is closed, which waits for all who use the group.
+            drop(group);
+            let proposal = proposal.map_err(|error| unavailable(&error))?;
+            proposal.await.map_err(|error| unavailable(&error))?;
+            let after = shard.descriptor().ok_or_else(not_leader)?;
+            if !after.has_begun_control {
+                return Err(unavailable(&"the voters of a shard are changing"));
+            }
+        }
+        // An error: it has no leader yet, and has begun all the same.
+        let _ = timeout(PATIENCE, self.control.is_led(CONTROL_SHARD)).await;
+        Ok(())
+    }
+}
