@@ -29,6 +29,9 @@ impl Action {
     }
 }
 
+/// The word for subscribing without receiving.
+pub(crate) const SUBSCRIBE_ONLY: &str = "subscribe-only";
+
 /// The actions that a rule is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Actions(u8);
@@ -40,7 +43,8 @@ impl Actions {
     /// Reads actions separated by commas, or `all`. `None`: one of them is unknown.
     ///
     /// `publish` means retained messages too, and `subscribe` what the subscription then brings: a rule
-    /// that stands before it and names only `retain` or `receive` can say otherwise.
+    /// that stands before it and names only `retain` or `receive` can say otherwise. `subscribe-only` is
+    /// [`Action::Subscribe`] without [`Action::Receive`].
     #[must_use]
     pub fn parse(words: &str) -> Option<Self> {
         words.split(',').try_fold(Self::default(), |all, word| {
@@ -53,6 +57,7 @@ impl Actions {
             "publish" => Self::of(&[Action::Publish, Action::Retain]),
             "retain" => Self::of(&[Action::Retain]),
             "subscribe" => Self::of(&[Action::Subscribe, Action::Receive]),
+            SUBSCRIBE_ONLY => Self::of(&[Action::Subscribe]),
             "receive" => Self::of(&[Action::Receive]),
             "all" => Self::ALL,
             _ => return None,

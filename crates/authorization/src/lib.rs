@@ -25,6 +25,7 @@ use std::net::IpAddr;
 pub use action::{Action, Actions};
 pub use file::{MAX_FILE_BYTES, MAX_RULES, Mistake};
 pub use login::{LoginRule, MAX_LOGIN_BYTES, MAX_LOGIN_RULES};
+pub use who::Pattern;
 
 use filter::Filter;
 use who::Condition;

@@ -114,6 +114,56 @@ fn publish_means_retain_and_subscribe_means_receive() {
 }
 
 #[test]
+fn subscribe_only_does_not_mean_receive() {
+    let only = Rules::parse("allow all subscribe-only a").unwrap();
+    assert!(!only.concern_receive());
+    let ann = client("c", Some("ann"));
+    assert_eq!(line(&only, &ann, Action::Subscribe, "a"), 1);
+    assert_eq!(line(&only, &ann, Action::Receive, "a"), 0);
+    let both = Rules::parse("deny all subscribe-only,receive a").unwrap();
+    assert_eq!(
+        both.rules,
+        Rules::parse("deny all subscribe a").unwrap().rules
+    );
+    let texts = both.concerning(&ann).map(|(_, text)| text);
+    assert_eq!(texts.collect::<Vec<_>>(), ["deny all subscribe a"]);
+}
+
+#[test]
+fn rules_of_a_user_are_those_of_a_file_without_who() {
+    let lines = [
+        "# about the plant",
+        "",
+        "deny retain a/#",
+        "allow publish,subscribe-only \"a b/%c\" eq:#",
+        "allow all",
+    ];
+    let rules = Rules::of_user(lines).unwrap();
+    let with_who = lines.map(|line| {
+        let with_who = line.replacen("deny ", "deny all ", 1);
+        with_who.replacen("allow ", "allow all ", 1)
+    });
+    assert_eq!(rules, Rules::parse(&with_who.join("\n")).unwrap());
+    assert_eq!(rules.len(), 3);
+    let ann = client("c", Some("ann"));
+    assert_eq!(line(&rules, &ann, Action::Publish, "a b/c"), 4);
+
+    let mistakes = Rules::of_user(["allow publish a", "allow user \"a\" publish a", "allow"]);
+    let shown: Vec<String> = mistakes
+        .unwrap_err()
+        .iter()
+        .map(Mistake::to_string)
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "line 2: \"user\" is not all, or some of publish, subscribe, subscribe-only, receive, retain",
+            "line 3: the action is missing",
+        ]
+    );
+}
+
+#[test]
 fn only_rules_about_receiving_concern_deliveries() {
     let concern = |text: &str| Rules::parse(text).unwrap().concern_receive();
     assert!(!concern(""));
@@ -150,7 +200,7 @@ fn each_mistake_is_named_with_its_line() {
             "line 1: \"permit\" is neither allow nor deny",
             "line 2: \"everybody\" is none of all, user, client, address, anonymous",
             "line 4: the action is missing",
-            "line 5: \"read\" is not all, or some of publish, subscribe, receive, retain",
+            "line 5: \"read\" is not all, or some of publish, subscribe, subscribe-only, receive, retain",
             "line 6: the user name is missing",
             "line 7: \"10.0.0.1/8\" is no address or network",
             "line 8: \"a#b\": # is not the whole last level of the topic filter",
@@ -319,7 +369,14 @@ fn rule_line() -> impl Strategy<Value = String> {
         "address 10.0.0.0/8",
         "address ::1",
     ]);
-    let actions = one_of(&["publish", "subscribe", "receive", "retain", "all"]);
+    let actions = one_of(&[
+        "publish",
+        "subscribe",
+        "subscribe-only",
+        "receive",
+        "retain",
+        "all",
+    ]);
     let filter = one_of(&["", "a", "a/#", "+", "%c/#", "a/%u", "eq:#"]);
     let parts = (one_of(&["allow", "deny"]), who, actions, filter);
     parts.prop_map(|(effect, who, actions, filter)| format!("{effect} {who} {actions} {filter}"))
@@ -402,6 +459,7 @@ fn a_rule_as_text_is_read_as_the_same_rule() {
     let text = r##"allow user "a \"b\" \\c" and client "*" and address 10.0.0.0/8,2001:db8::/32 publish,receive "x y" eq:# $SYS/+
 allow anonymous retain,subscribe a/%u/%c
 deny all retain,receive "\"q"
+deny all publish,subscribe-only a
 deny all all
 allow all publish,subscribe eq:+/#"##;
     let rules = Rules::parse(text).unwrap();

@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
+use crate::action::SUBSCRIBE_ONLY;
 use crate::filter::Filter;
 use crate::who::Condition;
 use crate::{Action, Actions, Rule};
@@ -40,7 +41,10 @@ impl Display for Actions {
         };
         for (n, action) in Action::ALL.iter().filter(|one| is_meant(one)).enumerate() {
             f.write_str(if n == 0 { "" } else { "," })?;
-            f.write_str(action.as_str())?;
+            f.write_str(match action {
+                Action::Subscribe if !self.contains(Action::Receive) => SUBSCRIBE_ONLY,
+                action => action.as_str(),
+            })?;
         }
         Ok(())
     }

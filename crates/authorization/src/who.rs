@@ -48,10 +48,12 @@ impl Condition {
 
 /// A name in which each `*` stands for any text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Pattern(Box<str>);
+pub struct Pattern(Box<str>);
 
 impl Pattern {
-    pub(crate) fn new(text: &str) -> Self {
+    /// Any text is a pattern.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
@@ -64,7 +66,9 @@ impl Pattern {
         (!self.0.contains('*')).then_some(&self.0)
     }
 
-    fn matches(&self, name: &str) -> bool {
+    /// Whether it stands for a name. Takes time in proportion to the lengths of both.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else {
             return *self.0 == *name;
         };
