@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, UserNow, Verdict};
 use broker_core::{Links, LoopMessage, Node as Broker, Rim};
 use bytes::Bytes;
 use consensus::{Network, Unreachable};
@@ -233,15 +233,15 @@ impl Rim for SimulatedProcess {
         false
     }
 
-    fn has_user(&self, _: Source, _: &str) -> bool {
-        true
+    fn user_now(&self, _: Source, _: &str) -> UserNow {
+        UserNow::Same
     }
 
     fn has_too_many_logins(&self) -> bool {
         false
     }
 
-    fn begin_exchange(&self, _: &str, _: &[u8]) -> Option<Step> {
+    fn begin_exchange(&self, _: &str, _: &str, _: &[u8]) -> Option<Step> {
         None
     }
 

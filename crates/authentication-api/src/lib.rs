@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use authorization::Rules;
+use control::Revision;
 use zeroize::Zeroizing;
 
 /// What a client shows of itself in CONNECT.
@@ -87,6 +88,22 @@ pub enum Source {
     PasswordFile,
     /// A file of users, by SCRAM.
     ScramFile,
+    /// The control store.
+    Control {
+        /// What the node knew of the store when it judged the login: a later change can end it.
+        since: Revision,
+    },
+}
+
+/// What is known now of the user that a connected client has logged in as.
+#[derive(Debug)]
+pub enum UserNow {
+    /// The login counts as it was judged, as far as it can be told.
+    Same,
+    /// There is no such user any more, or the login does not count any more.
+    Gone,
+    /// The login counts, and this comes with it now.
+    Identity(Box<Identity>),
 }
 
 /// The answer to a login.
@@ -112,6 +129,10 @@ pub enum Denial {
     Denied,
     /// They were genuine, and have ended: a token that was signed as it should be, and is too old. Nobody has guessed.
     Ended,
+    /// They were genuine, and the user is disabled.
+    Disabled,
+    /// They were genuine, and the user may not connect with this client identifier.
+    ClientId,
     /// An authenticator could not be asked.
     Unavailable,
 }
@@ -122,7 +143,7 @@ impl Denial {
     pub fn is_guess(self) -> bool {
         match self {
             Self::UnknownUser | Self::WrongPassword | Self::OtherUser | Self::Denied => true,
-            Self::Ended | Self::Unavailable => false,
+            Self::Ended | Self::Disabled | Self::ClientId | Self::Unavailable => false,
         }
     }
 }

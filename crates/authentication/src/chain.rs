@@ -3,26 +3,25 @@
 //! Invariant: a client that nobody knows is denied, and so is one about whom somebody could not be asked;
 //! why is in the log, one line per second and authenticator.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
-use parking_lot::Mutex;
+use control_view::View;
 use tokio::runtime::Handle;
 
-use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, UserNow, Verdict};
 
 use crate::{
     OpenError,
     authenticator::{Authenticator, Opinion},
+    control_users::{Control, ControlUsers},
+    failure_log::FailureLog,
     hash_threads::HashThreads,
     http::Http,
     jwt::{Jwt, KeySets},
     password_file::PasswordFile,
     postgres::Postgres,
-    scram::{self, ScramUsers},
+    scram::{self, ScramSource, ScramUsers},
     tls_identity::TlsIdentity,
 };
 
@@ -35,6 +34,27 @@ pub(crate) struct Shared {
     pub(crate) hashes: HashThreads,
     /// Key sets that are in use.
     pub(crate) key_sets: Arc<KeySets>,
+    /// Users of the control store.
+    pub(crate) control: Arc<ControlUsers>,
+}
+
+impl Shared {
+    /// `view`: what the node knows of the users of the control store.
+    pub(crate) fn new(
+        runtime: &Handle,
+        hash_threads: usize,
+        view: Arc<View>,
+    ) -> Result<Self, OpenError> {
+        let hashes = HashThreads::new(hash_threads);
+        let control = ControlUsers::new(view, hashes.clone())
+            .map_err(|reason| OpenError(format!("users of the control store: {reason}")))?;
+        Ok(Self {
+            runtime: runtime.clone(),
+            hashes,
+            key_sets: Arc::default(),
+            control: Arc::new(control),
+        })
+    }
 }
 
 /// All authenticators.
@@ -42,7 +62,11 @@ pub(crate) struct Shared {
 pub(crate) struct Chain {
     members: Vec<Member>,
     /// These are asked in exchanges only.
-    scram: Vec<ScramUsers>,
+    scram: Vec<ScramSource>,
+    /// Users of the control store, if one of the authenticators asks for them.
+    control: Option<Arc<ControlUsers>>,
+    /// No chain is configured: the control store counts once it has users.
+    is_default: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +79,14 @@ impl Chain {
     /// Reads keys and files of all authenticators.
     pub(crate) fn open(config: &AuthenticationConfig, shared: &Shared) -> Result<Self, OpenError> {
         let mut chain = Self::default();
+        if config.chain.is_empty() {
+            chain.is_default = true;
+            let control = AuthenticatorConfig {
+                kind: AuthenticatorKind::Control,
+                ..AuthenticatorConfig::default()
+            };
+            chain.add_next(0, &control, shared)?;
+        }
         for (index, authenticator) in config.chain.iter().enumerate() {
             chain.add_next(index, authenticator, shared)?;
         }
@@ -95,8 +127,14 @@ impl Chain {
             AuthenticatorKind::TlsIdentity => Box::new(TlsIdentity::new(name)),
             AuthenticatorKind::Jwt => Box::new(Jwt::open(name, &config.jwt, shared)?),
             AuthenticatorKind::Scram => {
-                self.scram.push(ScramUsers::open(file)?);
+                self.scram.push(ScramSource::File(ScramUsers::open(file)?));
                 return Ok(());
+            }
+            AuthenticatorKind::Control => {
+                let users = Arc::clone(&shared.control);
+                self.scram.push(ScramSource::Control(Arc::clone(&users)));
+                self.control = Some(Arc::clone(&users));
+                Box::new(Control::new(name, users))
             }
             AuthenticatorKind::Http => Box::new(Http::open(name, &config.http)?),
             AuthenticatorKind::Postgres => {
@@ -108,26 +146,46 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether there are no authenticators.
+    /// Whether nobody judges credentials now: there are no authenticators, and no users in the control store.
     pub(crate) fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.scram.is_empty()
+        match &self.control {
+            Some(control) if self.is_default => control.is_unused(),
+            _ => self.members.is_empty() && self.scram.is_empty(),
+        }
     }
 
-    /// Whether what has confirmed a user still has the user; true if that cannot be told.
-    pub(crate) fn has_user(&self, source: Source, username: &str) -> bool {
-        match source {
+    /// What is known now of a user that a client has logged in as.
+    pub(crate) fn user_now(&self, source: Source, username: &str) -> UserNow {
+        let has_user = match source {
             Source::Other => true,
             Source::PasswordFile => {
                 let mut members = self.members.iter();
                 members.any(|member| member.authenticator.has_user(username))
             }
             Source::ScramFile => self.scram.iter().any(|file| file.has_user(username)),
+            Source::Control { since } => {
+                let control = self.control.as_ref();
+                return control.map_or(UserNow::Gone, |users| users.user_now(username, since));
+            }
+        };
+        if has_user {
+            UserNow::Same
+        } else {
+            UserNow::Gone
         }
     }
 
-    /// Begins an enhanced authentication.
-    pub(crate) fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
-        scram::begin(&self.scram, method, data)
+    /// Begins an enhanced authentication of a client with this identifier.
+    pub(crate) fn begin_exchange(
+        &self,
+        client_id: &str,
+        method: &str,
+        data: &[u8],
+    ) -> Option<Step> {
+        if self.is_default && self.is_empty() {
+            return None;
+        }
+        scram::begin(&self.scram, client_id, method, data)
     }
 
     /// Looks a user of a database up again.
@@ -176,34 +234,6 @@ impl Member {
             let authenticator = self.authenticator.name();
             tracing::warn!(authenticator, failures, "logins fail: {reason}");
         }
-    }
-}
-
-/// How often a failure that repeats is written.
-const LOG_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Keeps failures from filling the log.
-#[derive(Debug, Default)]
-struct FailureLog(Mutex<Failures>);
-
-#[derive(Debug, Default)]
-struct Failures {
-    unwritten: u64,
-    written_at: Option<Instant>,
-}
-
-impl FailureLog {
-    /// Counts a failure. If a line is due: how many there were since the last line.
-    fn count(&self, now: Instant) -> Option<u64> {
-        let mut failures = self.0.lock();
-        failures.unwritten += 1;
-        let is_due = failures
-            .written_at
-            .is_none_or(|at| now.saturating_duration_since(at) >= LOG_INTERVAL);
-        is_due.then(|| {
-            failures.written_at = Some(now);
-            std::mem::take(&mut failures.unwritten)
-        })
     }
 }
 

@@ -8,7 +8,10 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use config::JwtConfig;
 use futures_util::FutureExt as _;
 
-use crate::{jwt, scram::ScramUsers};
+use crate::{
+    jwt,
+    scram::{ScramSource, ScramUsers},
+};
 use authentication_api::{Credentials, Step};
 
 const SECRET: &[u8] = b"a secret of at least 32 bytes, no less";
@@ -67,10 +70,14 @@ pub fn token(bytes: &[u8]) {
 /// Something is wrong with what reads them.
 pub fn scram(bytes: &[u8]) {
     const USERS: &str = "user:$scram-sha-256$4096$W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=$wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
-    static OPENED: OnceLock<[ScramUsers; 1]> = OnceLock::new();
-    let files = OPENED.get_or_init(|| [ScramUsers::of_text(USERS).expect("a user")]);
+    static OPENED: OnceLock<[ScramSource; 1]> = OnceLock::new();
+    let files = OPENED.get_or_init(|| {
+        [ScramSource::File(
+            ScramUsers::of_text(USERS).expect("a user"),
+        )]
+    });
     let (first, second) = counted(bytes);
-    let step = crate::scram::begin(files, "SCRAM-SHA-256", first);
+    let step = crate::scram::begin(files, "c", "SCRAM-SHA-256", first);
     if let Some(Step::Challenge(data, exchange)) = step {
         let server_first = String::from_utf8(data).expect("text");
         let nonce = server_first.split(',').next().expect("a nonce");

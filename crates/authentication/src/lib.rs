@@ -14,6 +14,8 @@ mod acl;
 mod authenticator;
 mod causes;
 mod chain;
+mod control_users;
+mod failure_log;
 mod file;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

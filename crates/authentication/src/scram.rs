@@ -6,15 +6,17 @@
 //! be told from one that does: salt and iterations are made up, always the same for the same name, and the
 //! proof is computed and compared.
 
-use std::{path::Path, str};
+use std::{path::Path, str, sync::Arc};
 
 use aws_lc_rs::{constant_time, error::Unspecified, rand};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
 use authentication_api::{Denial, Identity, Source, Step};
+use control::Revision;
 
 use crate::{
+    control_users::{ControlUsers, Found},
     scram_keys::{Mechanism, ScramKeys},
     users::Users,
 };
@@ -24,6 +26,33 @@ const MAX_DATA_BYTES: usize = 2_048;
 
 /// Length of the server's nonce before it is encoded.
 const NONCE_BYTES: usize = 18;
+
+/// Where users are looked up.
+#[derive(Debug)]
+pub(crate) enum ScramSource {
+    /// In a file.
+    File(ScramUsers),
+    /// In the control store.
+    Control(Arc<ControlUsers>),
+}
+
+impl ScramSource {
+    /// Whether a user stands in the file.
+    pub(crate) fn has_user(&self, username: &str) -> bool {
+        match self {
+            Self::File(file) => file.users.has(username),
+            Self::Control(_) => false,
+        }
+    }
+
+    /// Keys that no password fits, for a name that is nowhere.
+    fn made_up(&self, name: &str, mechanism: Mechanism) -> Option<ScramKeys> {
+        match self {
+            Self::File(file) => file.made_up(name, mechanism),
+            Self::Control(users) => Some(users.made_up_keys(name, mechanism)),
+        }
+    }
+}
 
 /// The users of one file that can authenticate by SCRAM.
 #[derive(Debug)]
@@ -55,15 +84,18 @@ impl ScramUsers {
         Ok(Self { users, models })
     }
 
-    /// Whether a user stands in the file.
-    pub(crate) fn has_user(&self, username: &str) -> bool {
-        self.users.has(username)
-    }
-
     /// Keys that no password fits, derived from those of a user who exists: so they are the same after a
     /// restart, and cost the client as much.
     fn made_up(&self, name: &str, mechanism: Mechanism) -> Option<ScramKeys> {
         let model = self.models.iter().find(|it| it.mechanism == mechanism)?;
+        Some(model.made_up(name))
+    }
+}
+
+impl ScramKeys {
+    /// Keys that no password fits, which look like these; the same for the same name.
+    pub(crate) fn made_up(&self, name: &str) -> Self {
+        let (model, mechanism) = (self, self.mechanism);
         let derive = |purpose: &str| {
             let seed = format!("{purpose}:{name}");
             let derived = mechanism.sign(&model.server_key, seed.as_bytes());
@@ -71,37 +103,83 @@ impl ScramUsers {
         };
         let mut salt = derive("salt");
         salt.truncate(model.salt.len());
-        Some(ScramKeys {
+        Self {
             mechanism,
             iterations: model.iterations,
             salt,
             stored_key: Zeroizing::new(derive("stored key")),
             server_key: Zeroizing::new(derive("server key")),
-        })
+        }
     }
 }
 
-/// Begins with the client's first message. The first of the files that knows the user counts.
-/// `None`: no file, or not a mechanism of SCRAM.
-pub(crate) fn begin(files: &[ScramUsers], method: &str, data: &[u8]) -> Option<Step> {
+/// What has the keys of an exchange.
+#[derive(Debug)]
+enum Origin {
+    /// A file.
+    File,
+    /// The control store, where the user is looked up again at the end.
+    Control {
+        users: Arc<ControlUsers>,
+        revision: Revision,
+        client_id: Box<str>,
+    },
+    /// Nothing: the name is unknown.
+    Nobody,
+}
+
+/// Begins with the first message of a client with this identifier. The first of the sources that knows the user counts.
+/// `None`: no source, or not a mechanism of SCRAM.
+pub(crate) fn begin(
+    sources: &[ScramSource],
+    client_id: &str,
+    method: &str,
+    data: &[u8],
+) -> Option<Step> {
     let mechanism = Mechanism::of_method(method)?;
-    let first_file = files.first()?;
+    let first = sources.first()?;
     let Some(client_first) = ClientFirst::parse(data) else {
         return Some(Step::Denied(Denial::Denied));
     };
     let name = &client_first.name;
-    let known = files
-        .iter()
-        .find_map(|file| file.users.scram_keys(name, mechanism).cloned());
-    let failure = match known {
-        Some(_) => Denial::WrongPassword,
-        None => Denial::UnknownUser,
+    let (keys, origin) = match known(sources, client_id, name, mechanism) {
+        Ok(Some(known)) => known,
+        Ok(None) => (first.made_up(name, mechanism)?, Origin::Nobody),
+        Err(denial) => return Some(Step::Denied(denial)),
     };
-    let keys = known.or_else(|| first_file.made_up(name, mechanism))?;
     Some(match random::<NONCE_BYTES>() {
-        Ok(nonce) => Exchange::begin(client_first, (keys, failure), &STANDARD.encode(nonce)),
+        Ok(nonce) => Exchange::begin(client_first, (keys, origin), &STANDARD.encode(nonce)),
         Err(Unspecified) => Step::Denied(Denial::Unavailable),
     })
+}
+
+/// The keys of a user in the first source that has some; `None`: none has.
+fn known(
+    sources: &[ScramSource],
+    client_id: &str,
+    name: &str,
+    mechanism: Mechanism,
+) -> Result<Option<(ScramKeys, Origin)>, Denial> {
+    for source in sources {
+        match source {
+            ScramSource::File(file) => {
+                if let Some(keys) = file.users.scram_keys(name, mechanism) {
+                    return Ok(Some((keys.clone(), Origin::File)));
+                }
+            }
+            ScramSource::Control(users) => {
+                if let Some(Found { keys, revision }) = users.scram_keys(name, mechanism)? {
+                    let origin = Origin::Control {
+                        users: Arc::clone(users),
+                        revision,
+                        client_id: client_id.into(),
+                    };
+                    return Ok(Some((keys, origin)));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn random<const BYTES: usize>() -> Result<[u8; BYTES], Unspecified> {
@@ -115,8 +193,7 @@ fn random<const BYTES: usize>() -> Result<[u8; BYTES], Unspecified> {
 pub(crate) struct Exchange {
     name: Box<str>,
     keys: ScramKeys,
-    /// What it is if the proof is wrong.
-    failure: Denial,
+    origin: Origin,
     /// How the client's last message must begin: its header and both nonces.
     channel_and_nonce: String,
     /// The messages up to here, as they are signed.
@@ -126,7 +203,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     fn begin(
         client: ClientFirst<'_>,
-        (keys, failure): (ScramKeys, Denial),
+        (keys, origin): (ScramKeys, Origin),
         server_nonce: &str,
     ) -> Step {
         let nonce = format!("{}{server_nonce}", client.nonce);
@@ -138,7 +215,7 @@ impl Exchange {
         let exchange = Self {
             name: client.name.into(),
             keys,
-            failure,
+            origin,
             channel_and_nonce: format!("c={},r={nonce}", STANDARD.encode(client.header)),
             messages: format!("{},{server_first}", client.bare),
         };
@@ -185,16 +262,29 @@ impl authentication_api::Exchange for Exchange {
     }
 
     fn answer(self: Box<Self>, data: &[u8]) -> Step {
-        match self.server_final(data) {
-            Some(server_final) => Step::Done(
-                Box::new(Identity {
-                    username: Some(self.name),
-                    source: Source::ScramFile,
-                    ..Identity::default()
-                }),
-                server_final.into_bytes(),
-            ),
-            None => Step::Denied(self.failure),
+        let Some(server_final) = self.server_final(data) else {
+            return Step::Denied(match self.origin {
+                Origin::Nobody => Denial::UnknownUser,
+                Origin::File | Origin::Control { .. } => Denial::WrongPassword,
+            });
+        };
+        let identity = match &self.origin {
+            Origin::File => Ok(Box::new(Identity {
+                username: Some(self.name),
+                source: Source::ScramFile,
+                ..Identity::default()
+            })),
+            Origin::Control {
+                users,
+                revision,
+                client_id,
+            } => users.proven(&self.name, *revision, client_id),
+            // No proof fits made-up keys.
+            Origin::Nobody => Err(Denial::UnknownUser),
+        };
+        match identity {
+            Ok(identity) => Step::Done(identity, server_final.into_bytes()),
+            Err(denial) => Step::Denied(denial),
         }
     }
 }

@@ -126,6 +126,42 @@ impl ScramKeys {
         Ok(Self::derive(mechanism, NEW_ITERATIONS, salt, password))
     }
 
+    /// Keys of nobody, as those for a new password look.
+    pub(crate) fn random(mechanism: Mechanism) -> Result<Self, Unspecified> {
+        let random = |bytes| {
+            let mut key = vec![0; bytes];
+            rand::fill(&mut key).map(|()| key)
+        };
+        Ok(Self {
+            mechanism,
+            iterations: NEW_ITERATIONS,
+            salt: random(SALT_BYTES)?,
+            stored_key: Zeroizing::new(random(mechanism.key_bytes())?),
+            server_key: Zeroizing::new(random(mechanism.key_bytes())?),
+        })
+    }
+
+    /// The proof of a client that knows the password which keys are of, of these messages.
+    #[cfg(test)]
+    pub(crate) fn proof_of(keys: &str, password: &[u8], messages: &[u8]) -> String {
+        let hash = crate::password_hash::PasswordHash::parse(keys).unwrap();
+        let keys = hash.scram_keys().unwrap();
+        let mechanism = keys.mechanism;
+        let mut salted = vec![0; mechanism.key_bytes()];
+        let algorithm = mechanism.pbkdf2();
+        pbkdf2::derive(
+            algorithm,
+            keys.iterations,
+            &keys.salt,
+            password,
+            &mut salted,
+        );
+        let client_key = mechanism.sign(&salted, b"Client Key");
+        let signature = mechanism.sign(&keys.stored_key, messages);
+        let proof = client_key.as_ref().iter().zip(signature.as_ref());
+        STANDARD.encode(proof.map(|(key, signed)| key ^ signed).collect::<Vec<u8>>())
+    }
+
     fn derive(
         mechanism: Mechanism,
         iterations: NonZero<u32>,

@@ -12,18 +12,19 @@ use std::{
 };
 
 use config::AuthenticationConfig;
+use control_view::View;
 use parking_lot::RwLock;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::oneshot,
 };
 
-use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, UserNow, Verdict};
 
 use crate::{
     OpenError,
     chain::{Chain, Shared},
-    hash_threads::{HashThreads, SPARE_THREADS, thread_count},
+    hash_threads::{SPARE_THREADS, thread_count},
 };
 
 /// The chain of authenticators, on threads of its own.
@@ -46,11 +47,12 @@ struct Running {
 }
 
 impl Authentication {
-    /// Reads keys and files and starts the threads. Servers that cannot be reached are no error.
+    /// Reads keys and files and starts the threads. Servers that cannot be reached are no error. `view`: what the node knows
+    /// of the users of the control store, at any time.
     ///
     /// # Errors
     /// A setting that is missing or wrong, a file that cannot be read.
-    pub fn open(config: &AuthenticationConfig) -> Result<Self, OpenError> {
+    pub fn open(config: &AuthenticationConfig, view: Arc<View>) -> Result<Self, OpenError> {
         let hash_threads = thread_count(config.hash_threads);
         let no_threads = |error| OpenError(format!("no thread for authentication: {error}"));
         let runtime = Builder::new_current_thread()
@@ -59,11 +61,7 @@ impl Authentication {
             .thread_name("login-hash")
             .build()
             .map_err(no_threads)?;
-        let shared = Shared {
-            runtime: runtime.handle().clone(),
-            hashes: HashThreads::new(hash_threads),
-            key_sets: Arc::default(),
-        };
+        let shared = Shared::new(runtime.handle(), hash_threads, view)?;
         let chain = Chain::open(config, &shared)?;
         Ok(Self {
             chain: RwLock::new(Arc::new(chain)),
@@ -85,12 +83,11 @@ impl Authentication {
                 return vec![OpenError(format!("no thread for authentication: {error}"))];
             }
         };
-        let shared = Shared {
-            runtime: runtime.handle().clone(),
-            hashes: HashThreads::new(thread_count(config.hash_threads)),
-            key_sets: Arc::default(),
-        };
-        Chain::problems(config, &shared)
+        let hash_threads = thread_count(config.hash_threads);
+        match Shared::new(runtime.handle(), hash_threads, Arc::default()) {
+            Ok(shared) => Chain::problems(config, &shared),
+            Err(error) => vec![error],
+        }
     }
 
     /// Reads keys and files again, and takes over changed settings. After an error all is as before.
@@ -103,7 +100,7 @@ impl Authentication {
         Ok(())
     }
 
-    /// Whether there are no authenticators.
+    /// Whether nobody judges credentials now: no authenticator is configured, and the control store has no users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.chain.read().is_empty()
@@ -124,10 +121,10 @@ impl Authentication {
         });
     }
 
-    /// Whether what has confirmed a user still has the user, as of the last reload; true if that cannot be told.
+    /// What is known now of a user that a client has logged in as: of files, as of the last reload. Waits for nobody.
     #[must_use]
-    pub fn has_user(&self, source: Source, username: &str) -> bool {
-        self.chain.read().has_user(source, username)
+    pub fn user_now(&self, source: Source, username: &str) -> UserNow {
+        self.chain.read().user_now(source, username)
     }
 
     /// Looks a user of a database up again, without a password. `reply` is called once, from another thread, with
@@ -143,10 +140,11 @@ impl Authentication {
         });
     }
 
-    /// Begins an enhanced authentication. `None`: no authenticator knows the method.
+    /// Begins an enhanced authentication of a client with this identifier. `None`: no authenticator knows the method.
     #[must_use]
-    pub fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
-        self.chain.read().begin_exchange(method, data)
+    pub fn begin_exchange(&self, client_id: &str, method: &str, data: &[u8]) -> Option<Step> {
+        let chain = Arc::clone(&self.chain.read());
+        chain.begin_exchange(client_id, method, data)
     }
 
     /// Whether `maxPending` logins are under way: then the next is better asked for later.

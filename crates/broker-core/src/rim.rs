@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, UserNow, Verdict};
 use net_api::PeerAddress;
 use store_state::api::Store;
 
@@ -58,14 +58,14 @@ pub trait Rim: Debug + Send + Sync + Sized + 'static {
     /// Whether there is anybody who judges credentials.
     fn has_authenticators(&self) -> bool;
 
-    /// Whether what has confirmed a user still has the user; true if that cannot be told.
-    fn has_user(&self, source: Source, username: &str) -> bool;
+    /// What is known now of a user that a client has logged in as. Waits for nobody.
+    fn user_now(&self, source: Source, username: &str) -> UserNow;
 
     /// Whether too many logins are under way for another one to begin.
     fn has_too_many_logins(&self) -> bool;
 
-    /// Begins an exchange of enhanced authentication. `None`: there is no such method.
-    fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step>;
+    /// Begins an exchange of enhanced authentication of a client with this identifier. `None`: there is no such method.
+    fn begin_exchange(&self, client_id: &str, method: &str, data: &[u8]) -> Option<Step>;
 
     /// Has credentials judged; what `answered` makes of the verdict, at a time of [`Self::now_ms`], is mail for a loop.
     fn authenticate(

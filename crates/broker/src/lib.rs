@@ -64,6 +64,7 @@ use authentication::Authentication;
 use axum::Router;
 use broker_core::{LoopMessage, NodeOptions, Place, SessionKey, Settings};
 use config::{Config, HttpAnonymous, HttpConfig, Listing, SplitPolicy};
+use control_view::View;
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops};
 
@@ -264,8 +265,9 @@ impl Broker {
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
         let settings = Arc::new(read_settings(config).map_err(StartError::Rules)?);
-        let authentication =
-            Authentication::open(&config.authentication).map_err(StartError::Authentication)?;
+        let view = Arc::<View>::default();
+        let authentication = Authentication::open(&config.authentication, Arc::clone(&view))
+            .map_err(StartError::Authentication)?;
         let (listeners, sockets) = Listeners::open(&config.mqtt_server_config)?;
         let loops = config
             .event_loops
@@ -289,7 +291,7 @@ impl Broker {
             for_clients = places.most().0,
             "file descriptors"
         );
-        let process = Process::new(clock, authentication, peers, disk, (loops, shares));
+        let process = Process::new(clock, (authentication, view), peers, disk, (loops, shares));
         let options = NodeOptions {
             settings: Arc::clone(&settings),
             guard: Arc::new(guard),

@@ -1215,7 +1215,7 @@ mod tests {
 
     fn exposition() -> String {
         let config = config::Config::default();
-        let authentication = Authentication::open(&config.authentication).unwrap();
+        let authentication = Authentication::open(&config.authentication, Arc::default()).unwrap();
         let options = NodeOptions {
             settings: Arc::new(settings(&config, Default::default())),
             guard: Arc::new(Guard::new(&config.abuse)),
@@ -1227,7 +1227,7 @@ mod tests {
         let shares = Shares::new(&config, 2, &store::Options::default());
         let process = Process::new(
             Clock::start(),
-            authentication,
+            (authentication, Arc::default()),
             Box::default(),
             crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
             (2, shares),

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use admin::Rights;
 use authentication::Authentication;
-use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, UserNow, Verdict};
 use broker_core::{ClientEvent, LoopMessage, RefusedLogin, Rim, SessionEvent, SubscriptionEvent};
 use config::Networks;
+use control_view::View;
 use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
 use parking_lot::Mutex;
@@ -51,6 +52,12 @@ pub(crate) struct Process {
     pub(crate) refused_logins: RefusedLogins,
     /// Who is let in.
     pub(crate) authentication: Authentication,
+    /// What it knows of the users, groups and rules of the control store.
+    #[expect(
+        dead_code,
+        reason = "the listener of the store is given it with the store"
+    )]
+    pub(crate) control: Arc<View>,
     /// Queues that operators empty.
     pub(crate) purges: Purges,
     /// Who may use the HTTP port.
@@ -75,7 +82,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(
         clock: Clock,
-        authentication: Authentication,
+        (authentication, control): (Authentication, Arc<View>),
         peers: Box<[Peers]>,
         disk: DiskSpace,
         (loops, descriptors): (usize, Shares),
@@ -91,6 +98,7 @@ impl Process {
             refused_logins: RefusedLogins::default(),
             purges: Purges::default(),
             authentication,
+            control,
             rights: Arc::default(),
             store: OnceLock::new(),
             clustered: OnceLock::new(),
@@ -228,16 +236,16 @@ impl Rim for Process {
         !self.authentication.is_empty()
     }
 
-    fn has_user(&self, source: Source, username: &str) -> bool {
-        self.authentication.has_user(source, username)
+    fn user_now(&self, source: Source, username: &str) -> UserNow {
+        self.authentication.user_now(source, username)
     }
 
     fn has_too_many_logins(&self) -> bool {
         self.authentication.is_crowded()
     }
 
-    fn begin_exchange(&self, method: &str, data: &[u8]) -> Option<Step> {
-        self.authentication.begin_exchange(method, data)
+    fn begin_exchange(&self, client_id: &str, method: &str, data: &[u8]) -> Option<Step> {
+        self.authentication.begin_exchange(client_id, method, data)
     }
 
     fn authenticate(

@@ -26,7 +26,6 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::*;
-use crate::hash_threads::HashThreads;
 use authentication_api::Secret;
 
 const SECRET: &[u8] = b"a secret of at least 32 bytes, no less";
@@ -130,11 +129,7 @@ impl Setup {
     }
 
     fn open(&self) -> Result<Jwt, String> {
-        let shared = Shared {
-            runtime: Handle::current(),
-            hashes: HashThreads::new(1),
-            key_sets: Arc::default(),
-        };
+        let shared = Shared::new(&Handle::current(), 1, Arc::default()).expect("random numbers");
         Jwt::open("jwt (1)".to_owned(), &self.config, &shared)
     }
 

@@ -12,11 +12,13 @@ const SERVER_NONCE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
 /// RFC 7677 §3.
 const CLIENT_FINAL: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
 
-fn files(text: &str) -> [ScramUsers; 1] {
+fn files(text: &str) -> [ScramSource; 1] {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users");
     std::fs::write(&path, text).expect("written");
-    [ScramUsers::open(Some(&path)).expect("read")]
+    [ScramSource::File(
+        ScramUsers::open(Some(&path)).expect("read"),
+    )]
 }
 
 /// An exchange with the nonce of the RFC.
@@ -24,15 +26,13 @@ fn begin(
     mechanism: Mechanism,
     client_first: &str,
 ) -> (String, Box<dyn authentication_api::Exchange>) {
-    let [file] = files(USERS);
+    let [ScramSource::File(file)] = &files(USERS) else {
+        panic!("not a file");
+    };
     let client = ClientFirst::parse(client_first.as_bytes()).expect(client_first);
     let keys = file.users.scram_keys(&client.name, mechanism).cloned();
     let keys = keys.expect("a user of the file");
-    challenge(Exchange::begin(
-        client,
-        (keys, Denial::WrongPassword),
-        SERVER_NONCE,
-    ))
+    challenge(Exchange::begin(client, (keys, Origin::File), SERVER_NONCE))
 }
 
 fn challenge(step: Step) -> (String, Box<dyn authentication_api::Exchange>) {
@@ -135,8 +135,8 @@ fn names_are_unescaped_and_may_be_said_twice() {
     assert!(server_first.starts_with("r=abc%hvY"), "{server_first}");
 }
 
-fn begin_with(files: &[ScramUsers], message: &str) -> Step {
-    super::begin(files, "SCRAM-SHA-256", message.as_bytes()).expect("known method")
+fn begin_with(files: &[ScramSource], message: &str) -> Step {
+    super::begin(files, "c", "SCRAM-SHA-256", message.as_bytes()).expect("known method")
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn other_methods_are_unknown() {
         "SCRAM-SHA-256-PLUS",
         "scram-sha-256",
     ] {
-        assert!(super::begin(&files, method, CLIENT_FIRST.as_bytes()).is_none());
+        assert!(super::begin(&files, "c", method, CLIENT_FIRST.as_bytes()).is_none());
     }
-    assert!(super::begin(&[], "SCRAM-SHA-256", CLIENT_FIRST.as_bytes()).is_none());
+    assert!(super::begin(&[], "c", "SCRAM-SHA-256", CLIENT_FIRST.as_bytes()).is_none());
 }
 
 #[test]

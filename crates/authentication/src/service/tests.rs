@@ -80,7 +80,8 @@ fn a_password_file_is_asked_and_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users");
     write_user(&path, "alice");
-    let authentication = Authentication::open(&password_file(&path)).expect("opened");
+    let authentication =
+        Authentication::open(&password_file(&path), Arc::default()).expect("opened");
     assert!(!authentication.is_empty());
     let identity = allowed(answer(&authentication, "alice", "secret"));
     assert_eq!(identity.username.as_deref(), Some("alice"));
@@ -101,7 +102,8 @@ fn a_reload_that_fails_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users");
     write_user(&path, "alice");
-    let authentication = Authentication::open(&password_file(&path)).expect("opened");
+    let authentication =
+        Authentication::open(&password_file(&path), Arc::default()).expect("opened");
     std::fs::write(&path, "alice:secret").expect("written");
     let both = config(vec![
         authenticator(AuthenticatorKind::TlsIdentity, None),
@@ -126,7 +128,7 @@ fn what_is_missing_is_named() {
         AuthenticatorKind::Jwt,
     ] {
         let config = config(vec![authenticator(kind, None)]);
-        let error = Authentication::open(&config).expect_err("incomplete");
+        let error = Authentication::open(&config, Arc::default()).expect_err("incomplete");
         assert!(
             error
                 .to_string()
@@ -145,7 +147,7 @@ fn who_has_no_user_name_is_not_known() {
     config
         .chain
         .push(authenticator(AuthenticatorKind::TlsIdentity, None));
-    let authentication = Authentication::open(&config).expect("opened");
+    let authentication = Authentication::open(&config, Arc::default()).expect("opened");
     let anonymous = Credentials {
         username: None,
         certificate_name: Some("device".into()),
@@ -163,12 +165,12 @@ fn scram_alone_is_an_authenticator_but_knows_no_passwords() {
     let text = with_user("", "alice", b"secret", Storage::Scram).expect("made");
     std::fs::write(&path, text).expect("written");
     let config = config(vec![authenticator(AuthenticatorKind::Scram, Some(&path))]);
-    let authentication = Authentication::open(&config).expect("opened");
+    let authentication = Authentication::open(&config, Arc::default()).expect("opened");
     assert!(!authentication.is_empty());
     assert!(is_denied(&answer(&authentication, "alice", "secret")));
-    let step = authentication.begin_exchange("SCRAM-SHA-512", b"n,,n=alice,r=abc");
+    let step = authentication.begin_exchange("c", "SCRAM-SHA-512", b"n,,n=alice,r=abc");
     assert!(matches!(step, Some(Step::Challenge(..))), "{step:?}");
-    assert!(authentication.begin_exchange("PLAIN", b"").is_none());
+    assert!(authentication.begin_exchange("c", "PLAIN", b"").is_none());
 }
 
 #[test]
@@ -178,7 +180,7 @@ fn so_many_logins_may_be_under_way() {
     write_user(&path, "alice");
     let mut config = password_file(&path);
     config.max_pending = 2;
-    let authentication = Authentication::open(&config).expect("opened");
+    let authentication = Authentication::open(&config, Arc::default()).expect("opened");
     let first = Login::begin(&authentication.pending, |_| {});
     assert!(!authentication.is_crowded());
     let second = Login::begin(&authentication.pending, |_| {});
@@ -193,7 +195,8 @@ fn logins_under_way_are_answered_when_the_threads_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("users");
     write_user(&path, "alice");
-    let authentication = Authentication::open(&password_file(&path)).expect("opened");
+    let authentication =
+        Authentication::open(&password_file(&path), Arc::default()).expect("opened");
     let answers: Vec<_> = (0..50)
         .map(|_| ask(&authentication, credentials("alice", "secret")))
         .collect();

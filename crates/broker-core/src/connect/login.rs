@@ -51,7 +51,8 @@ impl<R: Rim> ClientLoop<R> {
             Stage::New | Stage::Postponed => match connect.properties.authentication_method {
                 Some(method) => {
                     let data = connect.properties.authentication_data.unwrap_or_default();
-                    let step = self.base.node.rim.begin_exchange(method, data);
+                    let rim = &self.base.node.rim;
+                    let step = rim.begin_exchange(connect.client_id, method, data);
                     // [MQTT-4.12.0-1]
                     let Some(step) = step else {
                         return Progress::Refused(Refused {
@@ -409,7 +410,10 @@ impl<R: Rim> ClientLoop<R> {
         // With another user than before.
         let mut cause = Cause::SessionOfAnotherUser;
         let step = match (auth.reason, login.exchange.take()) {
-            (ReasonCode::Reauthenticate, None) => self.base.node.rim.begin_exchange(method, data),
+            (ReasonCode::Reauthenticate, None) => {
+                let client_id = client.session.client_id();
+                self.base.node.rim.begin_exchange(client_id, method, data)
+            }
             // [MQTT-4.12.0-3]
             (ReasonCode::ContinueAuthentication, Some(exchange)) => {
                 let guard = &self.base.node.guard;
@@ -510,7 +514,7 @@ fn settle_step(attempt: Attempt, step: &Step, now_ms: u64) {
 fn settle_denied(attempt: Attempt, denial: Denial, now_ms: u64) {
     if denial.is_guess() {
         attempt.failed(now_ms);
-    } else if denial == Denial::Ended {
+    } else if denial != Denial::Unavailable {
         attempt.ended(now_ms);
     }
 }

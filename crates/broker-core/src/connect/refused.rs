@@ -85,12 +85,14 @@ pub(crate) struct Refused {
 
 impl Cause {
     /// One of each name.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Denied(Denial::UnknownUser),
         Self::Denied(Denial::WrongPassword),
         Self::Denied(Denial::OtherUser),
         Self::Denied(Denial::Denied),
         Self::Denied(Denial::Ended),
+        Self::Denied(Denial::Disabled),
+        Self::Denied(Denial::ClientId),
         Self::Denied(Denial::Unavailable),
         Self::NoCredentials,
         Self::NoAuthenticators,
@@ -126,6 +128,8 @@ impl Cause {
             Self::Denied(Denial::OtherUser) => "certificate_mismatch",
             Self::Denied(Denial::Denied) => "denied_by_authenticator",
             Self::Denied(Denial::Ended) => "expired",
+            Self::Denied(Denial::Disabled) => "user_disabled",
+            Self::Denied(Denial::ClientId) => "client_id_of_user",
             Self::Denied(Denial::Unavailable) => "authenticator_unavailable",
             Self::NoCredentials => "no_credentials",
             Self::NoAuthenticators => "no_authenticators",
@@ -164,6 +168,10 @@ impl Cause {
                 "An authenticator (JWT, HTTP or SCRAM) denied the client; the authenticator's log may say why."
             }
             Self::Denied(Denial::Ended) => "The token or the login has expired.",
+            Self::Denied(Denial::Disabled) => "The user is disabled.",
+            Self::Denied(Denial::ClientId) => {
+                "The user may not connect with this client identifier."
+            }
             Self::Denied(Denial::Unavailable) => {
                 "An authenticator could not be asked; the broker's log says why."
             }

@@ -12,6 +12,7 @@
 //! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their passwords have
 //! changed: an operator bans them.
 
+use authentication_api::UserNow;
 use authorization::Action;
 use mqtt_proto::{ReasonCode, SubscriptionFilter};
 use net_api::Key;
@@ -284,6 +285,6 @@ impl<R: Rim> ClientLoop<R> {
 fn is_removed(rim: &impl Rim, client: &Client) -> bool {
     client.login.as_ref().is_some_and(|login| {
         let username = login.username().unwrap_or_default();
-        !rim.has_user(login.source(), username)
+        matches!(rim.user_now(login.source(), username), UserNow::Gone)
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{LoopMessage, Node, Rim};
-use authentication_api::{Credentials, DatabaseUser, Source, Step, Verdict};
+use authentication_api::{Credentials, DatabaseUser, Source, Step, UserNow, Verdict};
 use net_api::PeerAddress;
 
 use super::others::Wires;
@@ -80,15 +80,15 @@ impl Rim for Process {
         false
     }
 
-    fn has_user(&self, _: Source, _: &str) -> bool {
-        true
+    fn user_now(&self, _: Source, _: &str) -> UserNow {
+        UserNow::Same
     }
 
     fn has_too_many_logins(&self) -> bool {
         false
     }
 
-    fn begin_exchange(&self, _: &str, _: &[u8]) -> Option<Step> {
+    fn begin_exchange(&self, _: &str, _: &str, _: &[u8]) -> Option<Step> {
         None
     }
 

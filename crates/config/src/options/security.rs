@@ -7,7 +7,7 @@ use crate::{declare::options, listed::Listed, setting::choice};
 const U32: u64 = u32::MAX as u64;
 
 options! {
-    /// Who may connect. Without authenticators `allowAnonymous` alone decides.
+    /// Who may connect. Without authenticators, and without users in the control store, `allowAnonymous` alone decides.
     pub struct AuthenticationConfig {
         /// Authenticators, asked in this order until one allows or denies. One object, or a list of them.
         live "chain" => chain: Vec<AuthenticatorConfig>;
@@ -183,6 +183,9 @@ choice! {
         Postgres = "postgres",
         /// SCRAM-SHA-256 and SCRAM-SHA-512 by enhanced authentication of MQTT 5.0.
         Scram = "scram",
+        /// Users of the control store, which administrators change while the cluster runs. Without a chain this one counts
+        /// as soon as there is such a user.
+        Control = "control",
     }
 
     /// What a client gets whose client identifier has a session of another user.

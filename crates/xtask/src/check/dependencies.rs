@@ -38,7 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("inspection", &[]),
     ("net-api", &[]),
     ("authorization", &["mqtt-proto"]),
-    ("authentication-api", &["authorization"]),
+    ("authentication-api", &["authorization", "control"]),
     (
         "broker-core",
         &[
