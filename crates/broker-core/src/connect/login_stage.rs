@@ -98,6 +98,13 @@ impl LoggedIn {
         self.username.as_deref()
     }
 
+    /// What came with the login is this now. Returns when the client had to be disconnected until now, in seconds since
+    /// 1970-01-01 UTC.
+    pub(crate) fn renew(&mut self, identity: &Identity) -> Option<u64> {
+        self.source = identity.source;
+        std::mem::replace(&mut self.expires_at, identity.expires_at)
+    }
+
     /// What has confirmed the user.
     pub(crate) fn source(&self) -> Source {
         self.source

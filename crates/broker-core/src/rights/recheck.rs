@@ -7,14 +7,12 @@
 
 use std::sync::Arc;
 
-use authentication_api::{DatabaseUser, Identity, Verdict};
-use mqtt_proto::ReasonCode;
-use net_api::Key;
+use authentication_api::{DatabaseUser, Verdict};
 
 use crate::clients::{BetweenLoops, LoopIo, Timer};
 use crate::dispatch::ClientLoop;
-use crate::excerpt::excerpt;
 use crate::rights::rechecks::Next;
+use crate::rights::rules::{change_rights, end_connection};
 use crate::rim::Rim;
 
 impl<R: Rim> ClientLoop<R> {
@@ -27,7 +25,9 @@ impl<R: Rim> ClientLoop<R> {
         match answer {
             Some((user, Verdict::Allow(identity))) => {
                 for key in self.unjudged.rechecks.clients_of(&user) {
-                    change_rights(self, io, key, &identity);
+                    if change_rights(self, io, key, &identity) {
+                        self.unjudged.clients.insert(key);
+                    }
                 }
                 self.go_on_soon(io);
             }
@@ -49,49 +49,4 @@ impl<R: Rim> ClientLoop<R> {
             }
         }
     }
-}
-
-/// A client has these rights now. If they are others than before, what it has is judged anew.
-fn change_rights<R: Rim>(
-    this: &mut ClientLoop<R>,
-    io: &mut impl LoopIo,
-    key: Key,
-    identity: &Identity,
-) {
-    if let Some(client) = this.clients.get_mut(key)
-        && client.connection.is_some()
-    {
-        let access = client.access.as_ref();
-        let is_same = match access {
-            Some(access) => access.has_rights_of(identity),
-            None => identity.rules.is_none() && !identity.is_superuser,
-        };
-        if !is_same {
-            let login = client.login.as_ref();
-            let username = login.and_then(|login| login.username()).map(Box::from);
-            client.access = None;
-            client.judged = this.rules.wrapping_sub(1);
-            let identity = Identity {
-                username,
-                ..identity.clone()
-            };
-            let (parts, mut turn) = this.turn(io);
-            parts.rights.grant(&mut turn, key, identity);
-            this.unjudged.clients.insert(key);
-        }
-    }
-}
-
-/// A client's user is not in the database any more.
-fn end_connection<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo, key: Key) {
-    if let Some(client) = this.clients.get(key)
-        && let Some(left_out) = this.base.node.lines.refusals.take(io.now_ms())
-    {
-        tracing::info!(
-            client_id = &*excerpt(client.session.client_id()),
-            left_out,
-            "a user was removed and its client is disconnected"
-        );
-    }
-    this.base.end(key, ReasonCode::NotAuthorized);
 }

@@ -5,14 +5,15 @@
 //! afterwards, a part in each turn. A session that was resumed is looked through as well: the rules may have
 //! changed while its client was away.
 //!
-//! A client whose user was removed from its file meanwhile is disconnected.
+//! A client whose user was removed from its file meanwhile is disconnected, and so is one whose user of the control store is
+//! gone, disabled, or has another password than at the login.
 //!
-//! Rules that came with a login stay those of the login.
+//! Rules that came with a login stay those of the login, but for those of the control store: they are those of now.
 //!
 //! Deliberately absent: what rules say (`access.rs`), and clients that must log in anew because their passwords have
 //! changed: an operator bans them.
 
-use authentication_api::UserNow;
+use authentication_api::{Identity, UserNow};
 use authorization::Action;
 use mqtt_proto::{ReasonCode, SubscriptionFilter};
 use net_api::Key;
@@ -59,10 +60,8 @@ impl<R: Rim> ClientLoop<R> {
         };
         let is_new = client.session.subscriptions().is_empty();
         let may_have_changed = !is_new && is_restricted;
-        if client.judged != self.rules
-            || may_have_changed
-            || is_removed(&self.base.node.rim, client)
-        {
+        let user = user_now(&self.base.node.rim, client);
+        if client.judged != self.rules || may_have_changed || !matches!(user, UserNow::Same) {
             self.unjudged.clients.insert(key);
             self.go_on_soon(io);
         }
@@ -113,16 +112,15 @@ impl<R: Rim> ClientLoop<R> {
             self.unjudged.later.insert(key);
             return 0;
         }
-        if is_removed(&self.base.node.rim, client) {
-            if let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms()) {
-                tracing::info!(
-                    client_id = &*excerpt(client.session.client_id()),
-                    left_out,
-                    "a user was removed and its client is disconnected"
-                );
+        match user_now(&self.base.node.rim, client) {
+            UserNow::Gone => {
+                end_connection(self, io, key);
+                return 0;
             }
-            self.base.end(key, ReasonCode::NotAuthorized);
-            return 0;
+            UserNow::Identity(identity) => {
+                change_rights(self, io, key, &identity);
+            }
+            UserNow::Same => {}
         }
         let queued = self.judge_queued(io, key);
         self.judge_will(io, key);
@@ -281,10 +279,63 @@ impl<R: Rim> ClientLoop<R> {
     }
 }
 
-/// Whether the user that a client has logged in as was removed from the file that has confirmed it.
-fn is_removed(rim: &impl Rim, client: &Client) -> bool {
-    client.login.as_ref().is_some_and(|login| {
+/// This comes with the login of a client now. True: it has other rights than before, and what it has is to be judged anew.
+pub(super) fn change_rights<R: Rim>(
+    this: &mut ClientLoop<R>,
+    io: &mut impl LoopIo,
+    key: Key,
+    identity: &Identity,
+) -> bool {
+    let client = this.clients.get_mut(key);
+    if let Some(login) = client.and_then(|client| client.login.as_mut()) {
+        let before = login.renew(identity);
+        if this.expiries.replace(key, before, identity.expires_at) {
+            io.arm(io.now_ms(), Timer::LoginExpiry.to_bits());
+        }
+    }
+    if let Some(client) = this.clients.get_mut(key)
+        && client.connection.is_some()
+    {
+        let access = client.access.as_ref();
+        let is_same = match access {
+            Some(access) => access.has_rights_of(identity),
+            None => identity.rules.is_none() && !identity.is_superuser,
+        };
+        if !is_same {
+            let login = client.login.as_ref();
+            let username = login.and_then(|login| login.username()).map(Box::from);
+            client.access = None;
+            client.judged = this.rules.wrapping_sub(1);
+            let identity = Identity {
+                username,
+                ..identity.clone()
+            };
+            let (parts, mut turn) = this.turn(io);
+            parts.rights.grant(&mut turn, key, identity);
+            return true;
+        }
+    }
+    false
+}
+
+/// A client's user is gone, or its login does not count any more.
+pub(super) fn end_connection<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo, key: Key) {
+    if let Some(client) = this.clients.get(key)
+        && let Some(left_out) = this.base.node.lines.refusals.take(io.now_ms())
+    {
+        tracing::info!(
+            client_id = &*excerpt(client.session.client_id()),
+            left_out,
+            "a user was removed or changed and its client is disconnected"
+        );
+    }
+    this.base.end(key, ReasonCode::NotAuthorized);
+}
+
+/// What is known now of the user that a client has logged in as.
+fn user_now(rim: &impl Rim, client: &Client) -> UserNow {
+    client.login.as_ref().map_or(UserNow::Same, |login| {
         let username = login.username().unwrap_or_default();
-        matches!(rim.user_now(login.source(), username), UserNow::Gone)
+        rim.user_now(login.source(), username)
     })
 }

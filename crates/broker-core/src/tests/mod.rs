@@ -21,6 +21,7 @@ mod retained;
 mod shared;
 mod subscribe;
 mod takeover;
+mod users;
 mod wills;
 
 use world::World;

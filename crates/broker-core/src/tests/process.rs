@@ -20,6 +20,8 @@ pub(crate) struct Process {
     pub(crate) store: AskedStore,
     /// What threads that are no loops have sent to loops.
     pub(crate) messages: Mutex<Vec<(usize, LoopMessage)>>,
+    /// What is known of the users of the control store.
+    pub(crate) user_now: Mutex<fn() -> UserNow>,
 }
 
 impl Process {
@@ -28,6 +30,7 @@ impl Process {
             now_ms: AtomicU64::new(START_MS),
             store: AskedStore::default(),
             messages: Mutex::default(),
+            user_now: Mutex::new(|| UserNow::Same),
         }
     }
 }
@@ -80,8 +83,11 @@ impl Rim for Process {
         false
     }
 
-    fn user_now(&self, _: Source, _: &str) -> UserNow {
-        UserNow::Same
+    fn user_now(&self, source: Source, _: &str) -> UserNow {
+        match source {
+            Source::Control { .. } => (self.user_now.lock().unwrap())(),
+            _ => UserNow::Same,
+        }
     }
 
     fn has_too_many_logins(&self) -> bool {

@@ -59,6 +59,8 @@ use crate::{
     ClientLoop, Done, LoopMessage, Node, NodeOptions, PeerEvent, Peers, Place, Pressure,
     RoutesUnknown, Settings, TICK_MS,
 };
+use authentication_api::{Identity, Source, UserNow};
+use authorization::Rules;
 use mqtt_proto::{MessageBody, ProtocolVersion, QoS, SubscriptionOptions};
 use mqtt_session::{ApplicationMessage, Policy, SubscriptionIdSet};
 use net_api::{Arrival, Closed, ConnectionId, Kind, Next, Rates, Service, Transmit};
@@ -419,6 +421,20 @@ impl World {
                 self.leave_groups(client, groups.parse().unwrap(), topic);
             }
             ["a", "node", "tells", "of", client, "in", filter] => self.node_tells(client, filter),
+            [
+                client,
+                "logs",
+                "in",
+                "as",
+                "a",
+                "user",
+                "of",
+                "the",
+                "store",
+            ] => {
+                self.log_in(client);
+            }
+            ["the", "users", "of", "the", "store", ref what @ ..] => self.change_users(what),
             ["after", ms, "ms"] => return self.pass(ms.parse().unwrap()),
             [client, "connects", ref how @ ..] => self.connect(client, how),
             // Its loop handles it with what comes by the next line.
@@ -435,6 +451,28 @@ impl World {
         }
         self.settle();
         self.effects()
+    }
+
+    fn log_in(&mut self, client_id: &str) {
+        for (clients, memory) in &mut self.loops {
+            let mut keys = clients.clients.keys();
+            if let Some(key) = keys.find(|key| clients.clients.client_id(*key) == client_id) {
+                drop(keys);
+                clients.logged_in(memory, key, None, user_of_the_store(None));
+            }
+        }
+    }
+
+    fn change_users(&mut self, what: &[&str]) {
+        *self.node.rim.user_now.lock().unwrap() = match what {
+            ["are", "gone"] => || UserNow::Gone,
+            ["may", "not", "use", "secret"] => {
+                || UserNow::Identity(Box::new(user_of_the_store(Some("deny all secret"))))
+            }
+            what => panic!("{what:?}"),
+        };
+        let settings = Arc::clone(&self.node.settings.read());
+        self.tell_all(|done| LoopMessage::Reload(Arc::clone(&settings), done));
     }
 
     fn tell_all(&mut self, messages: impl Fn(Done) -> LoopMessage) {
@@ -892,6 +930,18 @@ fn message(topic: &str, payload: &str) -> Arc<ApplicationMessage> {
     })
 }
 
+fn user_of_the_store(rule: Option<&str>) -> Identity {
+    let rules = rule.map(|rule| Arc::new(Rules::of_user([rule]).unwrap()));
+    Identity {
+        username: Some("ann".into()),
+        rules,
+        source: Source::Control {
+            since: Default::default(),
+        },
+        ..Identity::default()
+    }
+}
+
 pub(crate) fn settings() -> Settings {
     let policy = Policy::default();
     Settings {
@@ -927,7 +977,7 @@ pub(crate) fn settings() -> Settings {
             authorization::Effect::Allow,
             false,
             16,
-            authorization::Rules::default(),
+            Rules::default(),
         ),
         maximum_connect_size: 65_536,
         connect_timeout_ms: 10_000,
