@@ -2,7 +2,7 @@
 
 export type AclAnswer = Verdict & { client_id: string; connected: boolean; known_by: KnownBy; user: string | null };
 export type AclQuestion = { action: string; address: string | null; client_id: string; rules: string | null; topic: string; user: string | null };
-export type AclRule = { line: number; text: string };
+export type AclRule = { by: DecidedBy; line: number; text: string };
 export type AclRules = { address: string | null; client_id: string; known_by: KnownBy; more: boolean; no_match: string; partial: (Missing)[]; rules: (AclRule)[]; superuser: boolean; user: string | null };
 export type AclSubject = { address: string | null; client_id: string; rules: string | null; user: string | null };
 export type Action = { action: ActionName; client_ids: (string)[] };
@@ -26,7 +26,7 @@ export type ClusterStatus = { cluster: NodeId | null; env: string; level: LevelS
 export type Connection = { address: string; connected_at: At; keep_alive_s: number; listener: string | null; maximum_packet_bytes: number | null; receive_maximum: number; version: string; write_blocked: boolean };
 export type Counts = { bytes_in: number; bytes_out: number; connections: number; connects: number; connects_refused: number; dropped: number; messages_in: number; messages_out: number; queued_bytes: number; queued_messages: number; retained_messages: number; sessions: number; subscriptions: number; unmatched: number };
 export type Credentials = { password: string; user: string };
-export type DecidedBy = "superuser" | "login" | "file" | "no_match";
+export type DecidedBy = "superuser" | "login" | "list" | "file" | "no_match";
 export type Departure = { address: string | null; at: At; node: NodeId; node_name: string; reason: string };
 export type Document = object & { detail: string; instance: string; status: number; title: string; type: string };
 export type DrainProgress = { clients_left: number; shards_left: number };

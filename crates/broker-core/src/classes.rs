@@ -12,7 +12,7 @@ use crate::settings::Settings;
 pub const DEFAULT_CLASS: &str = "device";
 
 /// A class of clients.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Class {
     /// What stores know it by.
     pub id: ClassId,
@@ -44,7 +44,7 @@ pub struct ClassLimits {
 pub struct DiskBytes(pub u64);
 
 /// Which clients are of a class: all that is not empty must match, each by one of its patterns.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ClassMatch {
     /// Of the user.
     pub users: Vec<Pattern>,

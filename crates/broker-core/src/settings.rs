@@ -11,7 +11,7 @@ use crate::classes::{Class, ClassLimits};
 use crate::rights::access::Authorization;
 
 /// What loops look up while they serve. A reload replaces it as a whole.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The limits of clients that are of no class.
     pub limits: ClassLimits,

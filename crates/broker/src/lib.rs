@@ -18,6 +18,7 @@ mod cluster_bans;
 mod cluster_time;
 mod clustered;
 mod control;
+mod control_changes;
 mod descriptors;
 mod disk_space;
 mod drain;
@@ -41,6 +42,7 @@ mod queue_metrics;
 mod refused_logins;
 mod reread;
 mod rule_file;
+mod rules_of_all;
 mod settings;
 mod start_error;
 mod store_listener;
@@ -74,7 +76,7 @@ pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};
 
 use alarms::Alarms;
-use all_loops::{STEP, all_loops, reload_loops};
+use all_loops::{STEP, all_loops};
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use clustered::{BrokerLinks, COMMIT, CONNECTIONS, Clustered, MQTT, StorePeers};
@@ -322,6 +324,8 @@ impl Broker {
             ));
             node.rim.set_clustered(Arc::clone(clustered));
         }
+        // Nobody is let in before the rules for everybody count.
+        rules_of_all::replace(&node, |node| Settings::clone(&node.settings.read()));
         let services = (0..loops)
             .map(|index| ClientLoop::new(Arc::clone(&node), index))
             .collect();
@@ -333,7 +337,8 @@ impl Broker {
         if let Some(clustered) = &clustered {
             clustered.open(&node);
         }
-        reload_loops(&remote, &settings);
+        // The store has been loaded, and with it the rules for everybody.
+        rules_of_all::replace(&node, |node| Settings::clone(&node.settings.read()));
         let http = port.hand_over();
         let http_address = http
             .as_ref()
@@ -428,7 +433,7 @@ impl Broker {
     /// # Errors
     /// A rule file that is wrong; then everything stays as it is.
     pub fn reload(&self, config: &Config) -> Result<Reread, RuleFileError> {
-        let settings = Arc::new(read_settings(config)?);
+        let settings = read_settings(config)?;
         let mut reread = Reread::default();
         reread.tell("rules", reread::rules(config), true);
         let chain = self.node.rim.authentication.reload(&config.authentication);
@@ -441,7 +446,6 @@ impl Broker {
         if let Some(tls) = &self.http_tls {
             tls.reload(&mut reread);
         }
-        *self.node.settings.write() = Arc::clone(&settings);
         self.inspect.alarms.configure(&config.attention);
         self.node.guard.reload(&config.abuse);
         let keys = configure_rights(&self.node.rim.rights, &config.http);
@@ -456,8 +460,14 @@ impl Broker {
                 }
             }
         }
-        reload_loops(&self.loops.remote(), &settings);
+        rules_of_all::replace(&self.node, |_| settings);
         Ok(reread)
+    }
+
+    /// The node's view of the control store was changed: within 200 ms the rules for everybody are compiled, and all clients
+    /// are judged anew, as by a reload. Waits for nobody.
+    pub fn control_changed(&self) {
+        self.node.rim.control.changed();
     }
 
     /// Ends the node in order: wills are published, clients are told and disconnected, sockets are
@@ -868,6 +878,7 @@ async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>, upgrade: Arc<Upgra
         () = keep_cluster_time(&node) => {}
         () = share_bans(&node) => {}
         () = raise_levels(&upgrade) => {}
+        () = rules_of_all::run(&node) => {}
     }
 }
 

@@ -18,6 +18,7 @@ use store::Store;
 use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
+use crate::control_changes::ControlChanges;
 use crate::descriptors::Shares;
 use crate::disk_space::DiskSpace;
 use crate::events::Events;
@@ -53,11 +54,7 @@ pub(crate) struct Process {
     /// Who is let in.
     pub(crate) authentication: Authentication,
     /// What it knows of the users, groups and rules of the control store.
-    #[expect(
-        dead_code,
-        reason = "the listener of the store is given it with the store"
-    )]
-    pub(crate) control: Arc<View>,
+    pub(crate) control: ControlChanges,
     /// Queues that operators empty.
     pub(crate) purges: Purges,
     /// Who may use the HTTP port.
@@ -98,7 +95,7 @@ impl Process {
             refused_logins: RefusedLogins::default(),
             purges: Purges::default(),
             authentication,
-            control,
+            control: ControlChanges::new(control),
             rights: Arc::default(),
             store: OnceLock::new(),
             clustered: OnceLock::new(),
@@ -166,6 +163,11 @@ impl Process {
     pub(crate) fn set_loops(&self, loops: Remote<ClientLoop>) {
         // A second time changes nothing.
         let _ = self.loops.set(loops);
+    }
+
+    /// The loops, if they have started.
+    pub(crate) fn running_loops(&self) -> Option<&Remote<ClientLoop>> {
+        self.loops.get()
     }
 
     /// The loops. Whoever asks before they have started waits.

@@ -147,4 +147,6 @@ pub enum DecidedBy {
     File,
     /// `authorization.noMatch`: no rule says anything.
     NoMatch,
+    /// A rule of the control store for everybody. Only a cluster whose nodes all know the store has such rules.
+    List,
 }

@@ -331,18 +331,18 @@ function Rights({ id }: { id: string }) {
         <button type="submit" disabled={topic === ""}>Test</button>
       </form>
       {problem && <Failed problem={problem} />}
-      {answer && <p>{answer.may ? <State is="ok" say="allowed" /> : <State is="refused" say="denied" />}: {decided[answer.by] ?? words(answer.by)}{answer.line !== null && `, ${answer.by === "file" ? "line" : "number"} ${answer.line}`}.</p>}
+      {answer && <p>{answer.may ? <State is="ok" say="allowed" /> : <State is="refused" say="denied" />}: {decided[answer.by] ?? words(answer.by)}{answer.line !== null && `, ${answer.by === "file" || answer.by === "list" ? "line" : "number"} ${answer.line}`}.</p>}
       <h2 class="section-title">Rules that apply</h2>
       <Notices polled={rules} />
-      {rules.value && <Rules found={rules.value} line={answer?.by === "file" ? answer.line : null} />}
+      {rules.value && <Rules found={rules.value} by={answer?.by ?? null} line={answer?.line ?? null} />}
     </>
   );
 }
 
-const decided: Record<string, string> = { superuser: "the client is a superuser", login: "by a rule from its login", file: "by the rule file", no_match: "no rule matches" };
+const decided: Record<string, string> = { superuser: "the client is a superuser", login: "by a rule from its login", list: "by the rules for everybody", file: "by the rule file", no_match: "no rule matches" };
 
-/** `line`: that of the rule that decided the test. */
-function Rules({ found, line }: { found: AclRules; line: number | null }) {
+/** `by`, `line`: the rule that decided the test. */
+function Rules({ found, by, line }: { found: AclRules; by: string | null; line: number | null }) {
   const end = found.no_match === "allow" ? "allowed" : "denied";
   if (found.superuser) return <p class="answer">The client is a superuser: its login allows everything, and no rule is checked.</p>;
   return (
@@ -350,10 +350,11 @@ function Rules({ found, line }: { found: AclRules; line: number | null }) {
       <p class="answer">
         {found.known_by === "nothing" && "The client is not connected and has no session, so these are the rules for a client without a user and an address. "}
         {found.known_by === "session" && "The client is away: its address is not known, so rules that name an address are not listed. "}
-        {found.rules.length === 0 ? "No rule of the rule file applies to this client: every action is " : "The first rule that matches an action and its topic decides. An action that no rule matches is "}{end} (<code>authorization.noMatch</code>).
+        {found.rules.length === 0 ? "No rule for everybody and none of the rule file applies to this client: every action is " : "The first rule that matches an action and its topic decides. An action that no rule matches is "}{end} (<code>authorization.noMatch</code>).
         {found.known_by === "connection" && " Rules that came with its login are checked first and are not listed here."}
       </p>
-      {found.rules.length > 0 && <Table label="Rules that apply" open={found.more} rows={found.rules} keyOf={(rule) => rule.line} tone={(rule) => (rule.line === line ? "chosen" : "")} columns={[
+      {found.rules.length > 0 && <Table label="Rules that apply" open={found.more} rows={found.rules} keyOf={(rule) => `${rule.by} ${rule.line}`} tone={(rule) => (rule.by === by && rule.line === line ? "chosen" : "")} columns={[
+        { head: "From", width: 8, cell: (rule) => (rule.by === "list" ? "everybody" : "file") },
         { head: "Line", width: 8, figure: true, cell: (rule) => count(rule.line) },
         { head: "Rule", cell: (rule) => <code class="wrap" data-copy={rule.text}>{visible(rule.text)}</code> },
       ]} />}

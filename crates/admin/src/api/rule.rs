@@ -49,7 +49,7 @@ pub struct Verdict {
     pub may: bool,
     /// What decides.
     pub by: DecidedBy,
-    /// The line of the rule file, or the number among the rules of the login, from 1; `null`: no rule.
+    /// The line of the rule file or of the rules for everybody, or the number among the rules of the login, from 1; `null`: no rule.
     pub line: Option<u64>,
 }
 
@@ -61,6 +61,8 @@ pub enum DecidedBy {
     Superuser,
     /// A rule that came with its login.
     Login,
+    /// A rule of the control store for everybody.
+    List,
     /// A rule of the file.
     File,
     /// `authorization.noMatch`: no rule says anything.
@@ -100,12 +102,14 @@ pub struct AclSubject {
     pub rules: Option<String>,
 }
 
-/// A rule of the file.
+/// A rule of the control store for everybody, or of the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AclRule {
-    /// Its line in the file, from 1.
+    /// `list` or `file`.
+    pub by: DecidedBy,
+    /// Its line there, from 1.
     pub line: u64,
-    /// The rule as the file has it, with single blanks between its words.
+    /// The rule as a rule file has it, with single blanks between its words.
     pub text: String,
 }
 

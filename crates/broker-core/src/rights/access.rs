@@ -8,6 +8,7 @@
 //! (`authorize.rs`).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use authentication_api::Identity;
 use authorization::{Action, Client, Decision, Effect, Rules};
@@ -18,9 +19,11 @@ use hashing::HashMap;
 const REMEMBERED_TOPIC: usize = 256;
 
 /// What the configuration says about rights.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Authorization {
-    rules: Rules,
+    rules: Arc<Rules>,
+    /// Those of the control store for everybody, which come before those of the file.
+    list: Arc<Rules>,
     no_match: Effect,
     /// Clients before 5.0 are disconnected for a publication that is denied.
     pub(crate) disconnects_v3: bool,
@@ -42,13 +45,31 @@ impl Authorization {
             remembered,
             restricts: closed || !rules.is_empty(),
             restricts_receive: closed || rules.concern_receive(),
-            rules,
+            rules: Arc::new(rules),
+            list: Arc::default(),
         }
     }
 
-    /// What is said of a client that nothing came with: the rules of the file, or what happens when none says anything.
+    /// The same with these rules of the control store for everybody, in the place of those that there were.
+    #[must_use]
+    pub fn with_list(self, list: Arc<Rules>) -> Self {
+        let closed = self.no_match == Effect::Deny;
+        let all = [&self.rules, &list];
+        Self {
+            restricts: closed || all.iter().any(|rules| !rules.is_empty()),
+            restricts_receive: closed || all.iter().any(|rules| rules.concern_receive()),
+            list,
+            ..self
+        }
+    }
+
+    /// What is said of a client that nothing came with: the rules of the control store for everybody, those of the file, or
+    /// what happens when none says anything.
     #[must_use]
     pub fn explain(&self, client: &Client<'_>, action: Action, topic: &str) -> Verdict {
+        if let Some(decision) = self.list.decide(client, action, topic) {
+            return Verdict::of(decision, DecidedBy::List);
+        }
         let decision = self.rules.decide(client, action, topic);
         decision.map_or(
             Verdict {
@@ -64,6 +85,12 @@ impl Authorization {
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// The rules of the control store for everybody.
+    #[must_use]
+    pub fn list(&self) -> &Arc<Rules> {
+        &self.list
     }
 
     /// What happens when no rule says anything.
@@ -88,7 +115,7 @@ pub struct Verdict {
     pub is_allowed: bool,
     /// What decides.
     pub by: DecidedBy,
-    /// The rule's line in the file, or its number among those of the login, from 1.
+    /// The rule's line in the file or the list, or its number among those of the login, from 1.
     pub line: Option<u32>,
 }
 
@@ -99,6 +126,8 @@ pub enum DecidedBy {
     Superuser,
     /// A rule that came with the login.
     Login,
+    /// A rule of the control store for everybody.
+    List,
     /// A rule of the file.
     File,
     /// No rule says anything.
@@ -332,6 +361,39 @@ mod tests {
             let said = (said.is_allowed, said.by, said.line);
             assert_eq!(said, expected, "{topic}");
         }
+    }
+
+    #[test]
+    fn the_list_comes_between_the_login_and_the_file() {
+        let list = Rules::parse("deny all publish a\nallow all publish b").unwrap();
+        let open = node(Effect::Allow, "allow all publish a\ndeny all publish c");
+        let node = open.with_list(Arc::new(list));
+        let own = with_rules(&[("allow", "publish", "own/#"), ("allow", "publish", "a")]);
+        use DecidedBy::{File, List, Login, NoMatch};
+        for (identity, topic, expected) in [
+            (&Identity::default(), "a", (false, List, Some(1))),
+            (&Identity::default(), "b", (true, List, Some(2))),
+            (&Identity::default(), "c", (false, File, Some(2))),
+            (&Identity::default(), "d", (true, NoMatch, None)),
+            (&own, "a", (true, Login, Some(2))),
+            (&own, "b", (true, List, Some(2))),
+        ] {
+            let said =
+                Access::new(identity.clone(), None).explain("x", &node, Action::Publish, topic);
+            let said = (said.is_allowed, said.by, said.line);
+            assert_eq!(said, expected, "{topic}");
+        }
+    }
+
+    #[test]
+    fn a_list_restricts_as_a_file_does() {
+        let list = |text: &str| Arc::new(Rules::parse(text).unwrap());
+        let with = |text| node(Effect::Allow, "").with_list(list(text));
+        assert!(with("deny all publish a").restricts(Action::Publish));
+        assert!(!with("deny all publish a").restricts(Action::Receive));
+        assert!(with("deny all receive a").restricts(Action::Receive));
+        let again = with("deny all receive a").with_list(list(""));
+        assert!(Action::ALL.iter().all(|action| !again.restricts(*action)));
     }
 
     #[test]

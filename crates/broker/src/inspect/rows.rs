@@ -211,6 +211,7 @@ pub(super) fn verdict(verdict: broker_core::Verdict) -> Verdict {
         by: match verdict.by {
             broker_core::DecidedBy::Superuser => DecidedBy::Superuser,
             broker_core::DecidedBy::Login => DecidedBy::Login,
+            broker_core::DecidedBy::List => DecidedBy::List,
             broker_core::DecidedBy::File => DecidedBy::File,
             broker_core::DecidedBy::NoMatch => DecidedBy::NoMatch,
         },

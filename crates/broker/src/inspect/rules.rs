@@ -5,6 +5,7 @@
 //! Deliberately absent: rules that came with a login, which only the loop of the client has.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use admin::api::{AclAnswer, AclQuestion, AclRule, AclRules, AclSubject, DecidedBy, KnownBy};
 use admin::page::Missing;
@@ -76,11 +77,11 @@ pub(super) fn unsaved(text: &str, saved: &Authorization) -> Result<Authorization
         let problem = Problem::new(Kind::InvalidBody, why).with("pointer", "/rules");
         problem.with("mistakes", mistakes)
     })?;
-    Ok(Authorization::new(saved.no_match(), false, 0, rules))
+    Ok(Authorization::new(saved.no_match(), false, 0, rules).with_list(Arc::clone(saved.list())))
 }
 
 /// What rules say that are not saved, of what the nodes have said by those of the file. What came with a login counts before
-/// either.
+/// either, and so do the rules of the control store for everybody.
 pub(super) fn judge(
     unsaved: &Authorization,
     said: AclAnswer,
@@ -88,7 +89,7 @@ pub(super) fn judge(
     (action, topic): (Action, &str),
 ) -> AclAnswer {
     match said.verdict.by {
-        DecidedBy::Superuser | DecidedBy::Login => said,
+        DecidedBy::Superuser | DecidedBy::Login | DecidedBy::List => said,
         DecidedBy::File | DecidedBy::NoMatch => {
             let client = Client {
                 client_id: &said.client_id,
@@ -113,9 +114,14 @@ pub(super) fn of_client(
         username: judged.user.as_deref(),
         address: judged.address,
     };
-    let mut found = authorization.rules().concerning(&client);
+    let of = |by| move |(line, text)| (by, line, text);
+    let list = authorization.list().concerning(&client);
+    let file = authorization.rules().concerning(&client);
+    let list = list.map(of(DecidedBy::List));
+    let mut found = list.chain(file.map(of(DecidedBy::File)));
     let first = found.by_ref().take(MOST);
-    let rules = first.map(|(line, text)| AclRule {
+    let rules = first.map(|(by, line, text): (_, u32, _)| AclRule {
+        by,
         line: line.into(),
         text,
     });

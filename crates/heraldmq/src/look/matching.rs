@@ -65,6 +65,7 @@ pub(crate) fn matching(arguments: &MatchArguments) -> Result<ExitCode, Failure> 
 fn rule(verdict: &Verdict) -> String {
     match (verdict.by, verdict.line) {
         (DecidedBy::File, Some(line)) => format!("line {line} of the rule file"),
+        (DecidedBy::List, Some(line)) => format!("line {line} of the rules for everybody"),
         (DecidedBy::Login, Some(line)) => format!("rule {line} of its login"),
         (DecidedBy::Superuser, _) => "its login allows everything".to_owned(),
         _ => "no rule: authorization.noMatch".to_owned(),

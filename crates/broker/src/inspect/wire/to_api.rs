@@ -123,7 +123,7 @@ structs! {
 
 enums! {
     api::ClientState { Connecting, Connected, Closing, Away }
-    api::DecidedBy { Superuser, Login, File, NoMatch }
+    api::DecidedBy { Superuser, Login, List, File, NoMatch }
     api::Encoding { Utf8, Base64 }
     api::EventKind {
         ClientConnected, ClientDisconnected, ClientRefused, MessageDropped, AlarmRaised,

@@ -1,0 +1,60 @@
+//! The control store, as a running node knows it.
+//!
+//! Purpose: [`ControlChanges`] has the node's view of the store, and compiles the rules for everybody.
+//!
+//! Invariant: a list that this version cannot read
+//! changes nothing, and no line of it is skipped.
+//!
+//! Deliberately absent: who fills the view (the listener of the store), how loops hear of a change (`rules_of_all.rs`), and
+//! logins (`authentication`).
+
+use std::sync::Arc;
+
+use authorization::{Mistake, Rules};
+use control_view::View;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// What a node knows of the control store, and what it has taken over of that.
+#[derive(Debug)]
+pub(crate) struct ControlChanges {
+    /// The users, groups and rules.
+    pub(crate) view: Arc<View>,
+    pub(crate) changed: Notify,
+    /// The rules for everybody that count. Held while settings are replaced, so that neither a reload nor a change undoes the
+    /// other.
+    pub(crate) list: Mutex<Arc<Rules>>,
+}
+
+impl ControlChanges {
+    pub(crate) fn new(view: Arc<View>) -> Self {
+        Self {
+            view,
+            changed: Notify::new(),
+            list: Mutex::default(),
+        }
+    }
+
+    /// The view was changed. Waits for nobody.
+    pub(crate) fn changed(&self) {
+        self.changed.notify_one();
+    }
+
+    /// The rules for everybody as the view has them now; what was, if they cannot be read.
+    pub(crate) fn compiled(&self, before: &Arc<Rules>) -> Arc<Rules> {
+        let list = self.view.rules();
+        match Rules::parse(&list.record.0.join("\n")) {
+            Ok(rules) if rules == **before => Arc::clone(before),
+            Ok(rules) => Arc::new(rules),
+            Err(mistakes) => {
+                let first = mistakes.first().map(Mistake::to_string);
+                let first = first.unwrap_or_default();
+                tracing::error!(
+                    mistakes = mistakes.len(),
+                    "the rules for everybody cannot be read and stay as they were: {first}"
+                );
+                Arc::clone(before)
+            }
+        }
+    }
+}

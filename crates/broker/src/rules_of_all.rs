@@ -1,0 +1,126 @@
+//! Changes of the control store are taken over: the rules for everybody are compiled, and all loops judge their clients anew.
+//!
+//! Invariant: changes that follow each other within 200 ms are taken over together.
+//!
+//! Deliberately absent: the node's view of the store (`control_changes.rs`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker_core::Settings;
+
+use crate::all_loops::reload_loops;
+use crate::node::Node;
+
+/// How soon after a change the next one is taken over.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Takes changes over as they come.
+pub(crate) async fn run(node: &Arc<Node>) {
+    loop {
+        node.rim.control.changed.notified().await;
+        let taker = Arc::clone(node);
+        // Compiling takes some ms, and the loops are waited for.
+        let taken = tokio::task::spawn_blocking(move || {
+            replace(&taker, |node| Settings::clone(&node.settings.read()));
+        });
+        if let Err(error) = taken.await {
+            tracing::error!(%error, "a change of the control store is not taken over");
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Gives a node other settings, with the rules for everybody, and has all loops apply them, if there are loops.
+pub(crate) fn replace(node: &Node, settings: impl FnOnce(&Node) -> Settings) {
+    let control = &node.rim.control;
+    let mut list = control.list.lock();
+    *list = control.compiled(&list);
+    let settings = settings(node);
+    let authorization = settings.authorization.with_list(Arc::clone(&list));
+    let settings = Arc::new(Settings {
+        authorization,
+        ..settings
+    });
+    *node.settings.write() = Arc::clone(&settings);
+    if let Some(loops) = node.rim.running_loops() {
+        reload_loops(loops, &settings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use authorization::{Action, Client};
+    use config::{Config, UnixListenerConfig};
+    use control::{Changed, Revision, RuleList, Stored};
+
+    use super::*;
+    use crate::Broker;
+
+    /// Replaces the rules for everybody in the node's view.
+    fn put(broker: &Broker, revision: u64, line: &str) {
+        let revision = Revision(revision);
+        let record = RuleList([line.into()].into());
+        let rules = Some(Arc::new(Stored { revision, record }));
+        let changed = Changed {
+            revision,
+            rules,
+            ..Changed::default()
+        };
+        assert!(broker.node.rim.control.view.changed(&changed));
+        broker.control_changed();
+    }
+
+    /// Whether anybody may publish to `t`.
+    fn is_open(broker: &Broker) -> bool {
+        let client = Client {
+            client_id: "c",
+            username: None,
+            address: None,
+        };
+        let settings = broker.node.settings.read();
+        let said = settings
+            .authorization
+            .explain(&client, Action::Publish, "t");
+        said.is_allowed
+    }
+
+    fn wait_for(broker: &Broker, open: bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while is_open(broker) != open {
+            assert!(Instant::now() < deadline, "not {open} in time");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn rules_for_everybody_count_from_their_change_on_and_over_a_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config {
+            data_dir: folder.path().join("data"),
+            event_loops: std::num::NonZeroU8::new(1).map(Into::into),
+            ..Config::default()
+        };
+        config.http.enable = false;
+        config.mqtt_server_config.tcp_listeners = Vec::new();
+        config.mqtt_server_config.unix_listeners = vec![UnixListenerConfig {
+            path: folder.path().join("mqtt"),
+            ..UnixListenerConfig::default()
+        }];
+        let broker = Broker::start(&config).unwrap();
+        assert!(is_open(&broker));
+        put(&broker, 1, "deny all publish t");
+        wait_for(&broker, false);
+        broker.reload(&config).unwrap();
+        assert!(!is_open(&broker));
+        // What cannot be read changes nothing, whoever looks at it.
+        put(&broker, 2, "forbid all publish t");
+        broker.reload(&config).unwrap();
+        assert!(!is_open(&broker));
+        put(&broker, 3, "allow all publish t");
+        wait_for(&broker, true);
+        broker.shutdown();
+    }
+}
