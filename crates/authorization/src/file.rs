@@ -47,16 +47,7 @@ impl Rules {
             let reason = format!("the file is longer than {MAX_FILE_BYTES} bytes");
             return Err(vec![Mistake { line: 1, reason }]);
         }
-        read(text.lines(), Who::Named)
-    }
-
-    /// Reads the rules of one user, as a rule file has them but without WHO: `allow publish plants/#`. Empty lines, and
-    /// lines that begin with `#`, are skipped. A decision names the line by its place among these, from 1.
-    ///
-    /// # Errors
-    /// The first 100 mistakes, at least one; more than 100,000 rules are one.
-    pub fn of_user<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<Mistake>> {
-        read(lines, Who::Anybody)
+        Self::read(text.lines(), parse_rule)
     }
 
     /// How many rules there are.
@@ -64,59 +55,66 @@ impl Rules {
     pub fn len(&self) -> usize {
         self.rules.len()
     }
-}
 
-/// Whether rules say whom they concern.
-#[derive(Clone, Copy)]
-enum Who {
-    /// Each does.
-    Named,
-    /// None does.
-    Anybody,
-}
-
-fn read<'a>(lines: impl IntoIterator<Item = &'a str>, who: Who) -> Result<Rules, Vec<Mistake>> {
-    let mut rules = Rules::default();
-    let mut mistakes = Vec::new();
-    for (line, text) in (1..).zip(lines) {
-        let text = text.trim();
-        if text.is_empty() || text.starts_with('#') {
-            continue;
-        }
-        match parse_rule(line, text, who) {
-            _ if rules.rules.len() == MAX_RULES => {
-                let reason = format!("there are more than {MAX_RULES} rules");
-                mistakes.push(Mistake { line, reason });
+    /// Reads lines, each with `parse`, which gets its number from 1 on and its text without blanks around it.
+    pub(crate) fn read<L: AsRef<str>>(
+        lines: impl IntoIterator<Item = L>,
+        parse: fn(u32, &str) -> Result<Rule, String>,
+    ) -> Result<Self, Vec<Mistake>> {
+        let mut rules = Self::default();
+        let mut mistakes = Vec::new();
+        for (line, text) in (1..).zip(lines) {
+            let text = text.as_ref().trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            match parse(line, text) {
+                _ if rules.rules.len() == MAX_RULES => {
+                    let reason = format!("there are more than {MAX_RULES} rules");
+                    mistakes.push(Mistake { line, reason });
+                    break;
+                }
+                Ok(rule) => rules.push(rule),
+                Err(reason) => mistakes.push(Mistake { line, reason }),
+            }
+            if mistakes.len() == MAX_MISTAKES {
                 break;
             }
-            Ok(rule) => rules.push(rule),
-            Err(reason) => mistakes.push(Mistake { line, reason }),
         }
-        if mistakes.len() == MAX_MISTAKES {
-            break;
+        if mistakes.is_empty() {
+            Ok(rules)
+        } else {
+            Err(mistakes)
         }
-    }
-    if mistakes.is_empty() {
-        Ok(rules)
-    } else {
-        Err(mistakes)
     }
 }
 
-fn parse_rule(line: u32, text: &str, who: Who) -> Result<Rule, String> {
+fn parse_rule(line: u32, text: &str) -> Result<Rule, String> {
     let mut words = words(text)?.into_iter();
-    let word = next(&mut words, "allow or deny")?;
-    let effect =
-        Effect::parse(&word).ok_or_else(|| format!("{word:?} is neither allow nor deny"))?;
-    let (who, word) = match who {
-        Who::Named => conditions(&mut words)?,
-        Who::Anybody => (Vec::new(), next(&mut words, "the action")?),
+    let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
+    let effect = effect(&next("allow or deny")?)?;
+    let mut who = Vec::new();
+    let actions = loop {
+        let word = next("who is concerned")?;
+        who.extend(match &*word {
+            "all" => None,
+            "anonymous" => Some(Condition::Anonymous),
+            "user" => Some(Condition::User(Pattern::new(&next("the user name")?))),
+            "client" => Some(Condition::Client(Pattern::new(&next(
+                "the client identifier",
+            )?))),
+            "address" => Some(Condition::Address(networks(&next("the address")?)?)),
+            _ => {
+                return Err(format!(
+                    "{word:?} is none of all, user, client, address, anonymous"
+                ));
+            }
+        });
+        let word = next("the action")?;
+        if word != "and" {
+            break actions(&word)?;
+        }
     };
-    let actions = Actions::parse(&word).ok_or_else(|| {
-        format!(
-            "{word:?} is not all, or some of publish, subscribe, subscribe-only, receive, retain"
-        )
-    })?;
     let filters = words.map(|word| Filter::parse(&word));
     Ok(Rule {
         decision: Decision { effect, line },
@@ -126,40 +124,14 @@ fn parse_rule(line: u32, text: &str, who: Who) -> Result<Rule, String> {
     })
 }
 
-/// Whom a rule concerns, and the word behind that.
-fn conditions(
-    words: &mut impl Iterator<Item = String>,
-) -> Result<(Vec<Condition>, String), String> {
-    let mut who = Vec::new();
-    loop {
-        let word = next(words, "who is concerned")?;
-        who.extend(match &*word {
-            "all" => None,
-            "anonymous" => Some(Condition::Anonymous),
-            "user" => Some(Condition::User(Pattern::new(&next(
-                words,
-                "the user name",
-            )?))),
-            "client" => Some(Condition::Client(Pattern::new(&next(
-                words,
-                "the client identifier",
-            )?))),
-            "address" => Some(Condition::Address(networks(&next(words, "the address")?)?)),
-            _ => {
-                return Err(format!(
-                    "{word:?} is none of all, user, client, address, anonymous"
-                ));
-            }
-        });
-        let word = next(words, "the action")?;
-        if word != "and" {
-            return Ok((who, word));
-        }
-    }
+pub(crate) fn effect(word: &str) -> Result<Effect, String> {
+    Effect::parse(word).ok_or_else(|| format!("{word:?} is neither allow nor deny"))
 }
 
-fn next(words: &mut impl Iterator<Item = String>, what: &str) -> Result<String, String> {
-    words.next().ok_or_else(|| format!("{what} is missing"))
+pub(crate) fn actions(word: &str) -> Result<Actions, String> {
+    Actions::parse(word).ok_or_else(|| {
+        format!("{word:?} is not all, or some of publish, subscribe, subscribe-only, receive, retain")
+    })
 }
 
 fn networks(words: &str) -> Result<Box<[Network]>, String> {
@@ -170,7 +142,7 @@ fn networks(words: &str) -> Result<Box<[Network]>, String> {
 
 /// The words of a line, which blanks separate. A word in double quotes may contain blanks, and `"` and `\`
 /// with a `\` before them.
-fn words(line: &str) -> Result<Vec<String>, String> {
+pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
     while !rest.is_empty() {

@@ -8,12 +8,13 @@
 //!
 //! Deliberately absent: reading files, remembering decisions (the broker's loops do), users and passwords.
 //!
-//! `file.rs`: the language of rule files. `text.rs`: rules as text in it. `login.rs`: rules that come with a
+//! `file.rs`: the language of rule files. `lines.rs`: the same without WHO. `text.rs`: rules as text in it. `login.rs`: rules that come with a
 //! login. `who.rs`: whom a rule concerns. `filter.rs`: which topics.
 
 mod action;
 mod file;
 mod filter;
+mod lines;
 mod login;
 mod text;
 mod who;

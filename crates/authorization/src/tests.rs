@@ -130,40 +130,6 @@ fn subscribe_only_does_not_mean_receive() {
 }
 
 #[test]
-fn rules_of_a_user_are_those_of_a_file_without_who() {
-    let lines = [
-        "# about the plant",
-        "",
-        "deny retain a/#",
-        "allow publish,subscribe-only \"a b/%c\" eq:#",
-        "allow all",
-    ];
-    let rules = Rules::of_user(lines).unwrap();
-    let with_who = lines.map(|line| {
-        let with_who = line.replacen("deny ", "deny all ", 1);
-        with_who.replacen("allow ", "allow all ", 1)
-    });
-    assert_eq!(rules, Rules::parse(&with_who.join("\n")).unwrap());
-    assert_eq!(rules.len(), 3);
-    let ann = client("c", Some("ann"));
-    assert_eq!(line(&rules, &ann, Action::Publish, "a b/c"), 4);
-
-    let mistakes = Rules::of_user(["allow publish a", "allow user \"a\" publish a", "allow"]);
-    let shown: Vec<String> = mistakes
-        .unwrap_err()
-        .iter()
-        .map(Mistake::to_string)
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            "line 2: \"user\" is not all, or some of publish, subscribe, subscribe-only, receive, retain",
-            "line 3: the action is missing",
-        ]
-    );
-}
-
-#[test]
 fn only_rules_about_receiving_concern_deliveries() {
     let concern = |text: &str| Rules::parse(text).unwrap().concern_receive();
     assert!(!concern(""));

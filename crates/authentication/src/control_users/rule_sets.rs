@@ -154,7 +154,7 @@ impl<'a> Collected<'a> {
 
     fn compiled(&self) -> Result<Option<Arc<Rules>>, String> {
         let lines = self.lines.iter().map(|(_, line)| *line);
-        let rules = Rules::of_user(lines).map_err(|mistakes| {
+        let rules = Rules::from_lines(lines).map_err(|mistakes| {
             let first = mistakes.first();
             let place = first.and_then(|first| self.lines.get(first.line as usize - 1));
             let reason = first.map_or("", |first| &first.reason);

@@ -931,7 +931,7 @@ fn message(topic: &str, payload: &str) -> Arc<ApplicationMessage> {
 }
 
 fn user_of_the_store(rule: Option<&str>) -> Identity {
-    let rules = rule.map(|rule| Arc::new(Rules::of_user([rule]).unwrap()));
+    let rules = rule.map(|rule| Arc::new(Rules::from_lines([rule]).unwrap()));
     Identity {
         username: Some("ann".into()),
         rules,
