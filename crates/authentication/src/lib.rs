@@ -36,6 +36,7 @@ mod users;
 
 use std::fmt;
 
+pub use password_hash::{StoredAs, stored_as};
 pub use service::Authentication;
 pub use users::{EditError, Storage, Users, UsersError, UsersFileError, with_user, without_user};
 

@@ -62,6 +62,28 @@ impl fmt::Display for HashError {
     }
 }
 
+/// What a hash of a password can be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoredAs {
+    /// For passwords.
+    Password,
+    /// For SCRAM, and for passwords.
+    Scram,
+}
+
+/// What a hash, as it stands in a password file, can be used for.
+///
+/// # Errors
+/// It is no hash of a known format, or a password would take too much memory or time to be checked by it. The error has nothing
+/// of the text.
+pub fn stored_as(hash: &str) -> Result<StoredAs, String> {
+    let hash = PasswordHash::parse(hash).map_err(|error| error.to_string())?;
+    Ok(match hash.scram_keys() {
+        Some(_) => StoredAs::Scram,
+        None => StoredAs::Password,
+    })
+}
+
 impl PasswordHash {
     /// Reads a hash in any known format.
     pub(crate) fn parse(text: &str) -> Result<Self, HashError> {

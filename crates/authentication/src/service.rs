@@ -17,7 +17,9 @@ use parking_lot::RwLock;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::oneshot,
+    task::JoinError,
 };
+use zeroize::Zeroizing;
 
 use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, UserNow, Verdict};
 
@@ -25,6 +27,7 @@ use crate::{
     OpenError,
     chain::{Chain, Shared},
     hash_threads::{SPARE_THREADS, thread_count},
+    password_hash::hash_by_argon2id,
 };
 
 /// The chain of authenticators, on threads of its own.
@@ -138,6 +141,27 @@ impl Authentication {
             let verdict = chain.look_up(&user).await;
             login.answer(verdict);
         });
+    }
+
+    /// Hashes a password by argon2id, on the threads that check passwords at logins.
+    ///
+    /// # Errors
+    /// The threads have ended, or the system has no random numbers.
+    pub fn hash(
+        &self,
+        password: Zeroizing<String>,
+    ) -> impl Future<Output = Result<String, String>> + Send + use<> {
+        let hashes = self.shared.hashes.clone();
+        let hash = move || hash_by_argon2id(password.as_bytes()).map_err(|error| error.to_string());
+        // The threads are those of the runtime.
+        let hashed = self
+            .shared
+            .runtime
+            .spawn(async move { hashes.run(hash).await });
+        async move {
+            let ended = |error: JoinError| error.to_string();
+            hashed.await.map_err(ended)?.map_err(ended)?
+        }
     }
 
     /// Begins an enhanced authentication of a client with this identifier. `None`: no authenticator knows the method.

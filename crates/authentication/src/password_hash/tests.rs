@@ -100,3 +100,13 @@ fn debug_output_shows_nothing_of_a_hash() {
     let hash = PasswordHash::parse(MOSQUITTO).expect("a hash");
     assert_eq!(format!("{hash:?}"), "PasswordHash");
 }
+
+#[test]
+fn a_hash_says_what_it_can_be_used_for() {
+    for text in [ARGON2ID, BCRYPT_2B, MOSQUITTO] {
+        assert_eq!(stored_as(text), Ok(StoredAs::Password));
+    }
+    assert_eq!(stored_as(SCRAM), Ok(StoredAs::Scram));
+    let why = stored_as("my plain password").expect_err("no hash");
+    assert!(!why.contains("my plain"), "{why}");
+}

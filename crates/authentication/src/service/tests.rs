@@ -205,3 +205,14 @@ fn logins_under_way_are_answered_when_the_threads_end() {
         answer.recv_timeout(DEADLINE).expect("an answer");
     }
 }
+
+#[tokio::test]
+async fn a_password_is_hashed_on_the_threads_of_logins() {
+    let authentication = Authentication::open(&AuthenticationConfig::default(), Arc::default()).unwrap();
+    let hash = authentication
+        .hash("secret".to_owned().into())
+        .await
+        .unwrap();
+    let hash = crate::password_hash::PasswordHash::parse(&hash).unwrap();
+    assert!(hash.fits(b"secret") && !hash.fits(b"Secret"));
+}
