@@ -1,5 +1,12 @@
 // Generated from docs/reference/openapi.json by `npm run types`; not to be edited.
 
+export type AccessEffects = { clients_ended: Amount | null; would: Would };
+export type AccessGroup = { class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] };
+export type AccessRules = { lines: (string)[]; revision: RevisionNumber };
+export type AccessStanding = "unused" | "unconfirmed" | "confirmed";
+export type AccessStatus = { groups: Amount; lines: Amount; revision: RevisionNumber; standing: AccessStanding; users: Amount };
+export type AccessUser = { class: string | null; client_ids: string | null; enabled: boolean; ends_at: At | null; groups: (string)[]; name: string; note: string; proofs: (Proof)[]; revision: RevisionNumber; rules: (string)[]; superuser: boolean };
+export type AccessUserMade = AccessUser & { secret: string | null };
 export type AclAnswer = Verdict & { client_id: string; connected: boolean; known_by: KnownBy; user: string | null };
 export type AclQuestion = { action: string; address: string | null; client_id: string; rules: string | null; topic: string; user: string | null };
 export type AclRule = { by: DecidedBy; line: number; text: string };
@@ -9,6 +16,7 @@ export type Action = { action: ActionName; client_ids: (string)[] };
 export type ActionName = "disconnect" | "end_session" | "empty_queue";
 export type ActionResult = { client_id: string; done: Gone | null; emptied: QueuePurge | null; problem: Document | null };
 export type Alarm = { detail: string; name: string; node: NodeId; node_name: string; since: At | null; subject: string; until: At | null };
+export type Amount = number;
 export type At = string;
 export type Ban = { address: string | null; client: string | null; created: At; expires: At | null; id: number; reason: string; user: string | null };
 export type BigNumber = string;
@@ -65,6 +73,10 @@ export type Message = { content_type: string | null; correlation_data: string | 
 export type Micros = number;
 export type Missing = { missing: (string)[]; node: NodeId | null; node_name: string; reason: MissingReason };
 export type MissingReason = "down" | "timeout" | "busy" | "version" | "failed" | "no_leader";
+export type NewAccessGroup = { class: string | null; includes: (string)[]; name: string | null; note: string; priority: number; rules: (string)[] };
+export type NewAccessPassword = { generate: boolean; password: string | null };
+export type NewAccessRules = { lines: (string)[] };
+export type NewAccessUser = { class: string | null; client_ids: string | null; enabled: boolean | null; ends_at: string | null; generate: boolean; groups: (string)[]; hash: string | null; name: string | null; note: string; password: string | null; rules: (string)[]; secret: string | null; superuser: boolean };
 export type NewBan = { address: string | null; client: string | null; reason: string; seconds: number | null; user: string | null };
 export type NewMessage = { content_type: string | null; correlation_data: string | null; encoding: Encoding; message_expiry_s: number | null; payload: string; payload_is_utf8: boolean; qos: number; response_topic: string | null; retain: boolean; topic: string; user_properties: (UserProperty)[] };
 export type NewSubscription = { filter: string; identifier: number | null; no_local: boolean; qos: number; retain_as_published: boolean; retain_handling: number };
@@ -80,6 +92,8 @@ export type NodeStats = { counts: Counts; node: NodeId; node_name: string };
 export type NodeStatus = { address: string; clock_offset_ms: number | null; commit: string | null; connections: number | null; incarnation: number; levels: string | null; name: string; node: NodeId; reach: Reach; state: NodeState; version: string };
 export type NotReached = { client_id: string; closest_filter: string | null; detail: string; reason: string };
 export type Outcome = "delivered" | "queued" | "dropped" | "one_of";
+export type Page_AccessGroup = { items: ({ class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_AccessUser = { items: ({ class: string | null; client_ids: string | null; enabled: boolean; ends_at: At | null; groups: (string)[]; name: string; note: string; proofs: (Proof)[]; revision: RevisionNumber; rules: (string)[]; superuser: boolean })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_Alarm = { items: ({ detail: string; name: string; node: NodeId; node_name: string; since: At | null; subject: string; until: At | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_Ban = { items: ({ address: string | null; client: string | null; created: At; expires: At | null; id: number; reason: string; user: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_BusyClient = { items: (BusyRates & { client_id: string; delay_max_ms: number | null; delay_mean_ms: number | null; node: NodeId; node_name: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -102,6 +116,7 @@ export type Page_ShardRow = { items: ({ first_slot: number | null; holds: ShardH
 export type Page_SharedGroupRow = { items: ({ filter: string; given_filter: string; group: string; lag: number | null; members: number; online: number })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_SubscriptionRow = { items: ({ client_id: string; filter: string; given_filter: string; identifier: number | null; no_local: boolean; node: NodeId | null; node_name: string | null; qos: number; retain_as_published: boolean; shared: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Percent = number;
+export type Proof = "password" | "scram" | "secret";
 export type PublishedMessage = { matched: boolean; reason_code: number; retained: boolean | null; topic: string };
 export type Publisher = { client_id: string; known_by: KnownBy | null; user: string | null; verdict: Verdict | null };
 export type PublisherHold = { limit: number | null; option: string | null; reason: HeldReason; share_percent: number; since: At | null; subscriber: string | null };
@@ -117,6 +132,7 @@ export type RecentDrop = { at: At; reason: string; topic: string };
 export type RefusedLoginsRow = { address: string | null; cause: string; client_id: string | null; count: number; detail: string | null; explanation: string; first: At; last: At; listener: string | null; node: NodeId; node_name: string; user: string | null };
 export type RetainedLevelRow = { has_message: boolean; has_more_below: boolean; topic: string };
 export type RetainedRow = { expires_at: At | null; payload_bytes: number; qos: number; topic: string };
+export type RevisionNumber = number;
 export type Role = "viewer" | "operator" | "administrator";
 export type Seconds = number;
 export type Session = { class: string | null; durable: boolean; ends_at: At | null; epoch: BigNumber | null; expiry_s: number | null; shard: number | null; since: At | null };
@@ -147,6 +163,7 @@ export type Version = number;
 export type Voter = { node: NodeId; node_name: string; reach: Reach | null };
 export type WaitsFor = "receive_maximum" | "packet_identifiers";
 export type WillOf = { delay_s: number; qos: number; retain: boolean; topic: string };
+export type Would = "create" | "replace" | "remove" | "keep";
 
 export interface Get {
   "/alarms": { answer: Page_Alarm; body: null };
@@ -157,11 +174,14 @@ export interface Get {
   "/clients/{client_id}/subscriptions": { answer: Page_SubscriptionRow; body: null };
   "/clients/{client_id}/watch": { answer: ClientRates; body: null };
   "/cluster": { answer: ClusterStatus; body: null };
+  "/control": { answer: AccessStatus; body: null };
   "/drops": { answer: Page_DropRow; body: null };
   "/drops/sessions": { answer: Page_SessionDrops; body: null };
   "/drops/totals": { answer: DropSums; body: null };
   "/events": { answer: Event; body: null };
   "/failed-logins": { answer: Page_FailedLoginsRow; body: null };
+  "/groups": { answer: Page_AccessGroup; body: null };
+  "/groups/{name}": { answer: AccessGroup; body: null };
   "/health": { answer: Health; body: null };
   "/listeners": { answer: Page_ListenerRow; body: null };
   "/me": { answer: Me; body: null };
@@ -173,6 +193,7 @@ export interface Get {
   "/retained": { answer: Page_RetainedRow; body: null };
   "/retained/levels": { answer: Page_RetainedLevelRow; body: null };
   "/retained/message": { answer: Message; body: null };
+  "/rules": { answer: AccessRules; body: null };
   "/sessions/{client_id}/queue": { answer: Page_QueuedMessage; body: null };
   "/settings": { answer: Page_SettingRow; body: null };
   "/shards": { answer: Page_ShardRow; body: null };
@@ -186,6 +207,8 @@ export interface Get {
   "/top/publishers": { answer: Page_BusyClient; body: null };
   "/top/subscribers": { answer: Page_BusyClient; body: null };
   "/top/topics": { answer: Page_BusyTopic; body: null };
+  "/users": { answer: Page_AccessUser; body: null };
+  "/users/{name}": { answer: AccessUser; body: null };
 }
 
 export interface Post {
@@ -201,6 +224,7 @@ export interface Post {
   "/cluster/split": { answer: null; body: Split };
   "/cluster/transfer-leader": { answer: null; body: TransferLeader };
   "/cluster/upgrade": { answer: null; body: null };
+  "/groups": { answer: AccessEffects | AccessGroup; body: NewAccessGroup };
   "/login": { answer: Me; body: Credentials };
   "/logout": { answer: null; body: null };
   "/lookup": { answer: Client; body: Lookup };
@@ -213,14 +237,18 @@ export interface Post {
   "/queue": { answer: Page_QueuedMessage; body: QueueLookup };
   "/subscribe": { answer: SubscriptionChanged; body: SubscribeFor };
   "/unsubscribe": { answer: SubscriptionChanged; body: UnsubscribeFor };
+  "/users": { answer: AccessEffects | AccessUserMade; body: NewAccessUser };
+  "/users/{name}/password": { answer: AccessUserMade; body: NewAccessPassword };
 }
 
 export interface Delete {
   "/bans/{id}": { answer: null; body: null };
   "/clients/{client_id}": { answer: Gone; body: null };
   "/clients/{client_id}/subscriptions": { answer: SubscriptionChanged; body: null };
+  "/groups/{name}": { answer: AccessEffects | null; body: null };
   "/nodes/{node}/drain": { answer: NodeChange; body: null };
   "/retained/message": { answer: PublishedMessage; body: null };
   "/sessions/{client_id}": { answer: Gone; body: null };
   "/sessions/{client_id}/queue": { answer: QueuePurge; body: null };
+  "/users/{name}": { answer: AccessEffects | null; body: null };
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
+use crate::access::Access;
 use crate::backend::{Broker, MetricsFormat};
 use crate::pace::Pace;
 use crate::problem::{Kind, Problem};
@@ -34,6 +35,7 @@ pub(crate) const STREAMS: usize = 32;
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     broker: Arc<dyn Broker>,
+    access: Arc<dyn Access>,
     /// Of [`QUERIES`].
     queries: Arc<Semaphore>,
     /// Of [`QUERIES`] and [`WAITING`] together.
@@ -50,9 +52,10 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
+    pub(crate) fn new(broker: Arc<dyn Broker>, access: Arc<dyn Access>) -> Self {
         Self {
             broker,
+            access,
             queries: Arc::new(Semaphore::new(QUERIES)),
             places: Arc::new(Semaphore::new(QUERIES + WAITING)),
             lists: Arc::new(Semaphore::new(LISTS)),
@@ -61,6 +64,10 @@ impl Api {
             pace: Arc::default(),
             metrics: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    pub(crate) fn access(&self) -> Arc<dyn Access> {
+        Arc::clone(&self.access)
     }
 
     /// The place of a stream, if there is one.
@@ -107,6 +114,12 @@ fn full(limit: &str) -> Problem {
 impl FromRef<Api> for Arc<dyn Broker> {
     fn from_ref(api: &Api) -> Self {
         Arc::clone(&api.broker)
+    }
+}
+
+impl FromRef<Api> for Arc<dyn Access> {
+    fn from_ref(api: &Api) -> Self {
+        api.access()
     }
 }
 

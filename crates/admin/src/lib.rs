@@ -10,6 +10,7 @@
 //!
 //! Deliberately absent: where answers come from (`broker/src/inspect`).
 
+mod access;
 pub mod api;
 mod api_state;
 mod backend;
@@ -28,6 +29,7 @@ mod streams;
 mod unread;
 mod worker;
 
+pub use access::{Access, ChangeError, Changing, Effects};
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
     LoginAttempt, MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,

@@ -42,6 +42,10 @@ pub enum Kind {
     RequestTimeout,
     /// The state of the cluster does not allow it.
     Conflict,
+    /// There would be more of something than is kept.
+    WouldExceed,
+    /// The record is not what `If-Match` or `If-None-Match` says.
+    PreconditionFailed,
     /// The body is longer than is read.
     TooLarge,
     /// The body is to be `application/json`.
@@ -83,7 +87,7 @@ const fn row(kind: Kind, name: &'static str, status: StatusCode, title: &'static
 }
 
 /// All problems, in the order of [`Kind`].
-pub const ROWS: [Row; 22] = [
+pub const ROWS: [Row; 24] = [
     row(
         Kind::InvalidParameter,
         "invalid-parameter",
@@ -167,6 +171,18 @@ pub const ROWS: [Row; 22] = [
         "conflict",
         StatusCode::CONFLICT,
         "Not possible in the current state",
+    ),
+    row(
+        Kind::WouldExceed,
+        "would-exceed",
+        StatusCode::CONFLICT,
+        "More than is kept",
+    ),
+    row(
+        Kind::PreconditionFailed,
+        "precondition-failed",
+        StatusCode::PRECONDITION_FAILED,
+        "The record has changed",
     ),
     row(
         Kind::TooLarge,

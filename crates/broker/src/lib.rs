@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: what happens to packets and messages (`broker-core`), sockets (`net`).
 
+mod access;
 mod alarms;
 mod all_loops;
 mod ban_file;
@@ -75,12 +76,13 @@ pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};
 
+use self::control::{AloneControl, ClusterControl, Control};
+use access::NodeAccess;
 use alarms::Alarms;
 use all_loops::{STEP, all_loops};
 use ban_file::BanFile;
 use cluster_bans::ClusterBans;
 use clustered::{BrokerLinks, COMMIT, CONNECTIONS, Clustered, MQTT, StorePeers};
-use control::{AloneControl, ClusterControl, Control};
 use descriptors::Shares;
 use disk_space::DiskSpace;
 use drain::Drain;
@@ -373,6 +375,7 @@ impl Broker {
             listeners: listeners.listening(),
             alarms: Alarms::open(&config.data_dir, &config.attention),
         };
+        let access = NodeAccess::new(Arc::clone(&node), Arc::clone(&control), Arc::default());
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
         node.rim.set_answerer(&answerer);
@@ -380,7 +383,7 @@ impl Broker {
         let side = Side::start("beside", side);
         let side = side.map_err(StartError::System)?;
         let asking = Asking(Arc::clone(&inspect));
-        let router = admin::router(Arc::new(asking), &node.rim.rights);
+        let router = admin::router(Arc::new(asking), Arc::new(access), &node.rim.rights);
         let (http, http_tls) = match http {
             Some((listener, tls)) => {
                 let port = tls.as_ref().map(HttpTls::port);

@@ -1,6 +1,7 @@
 //! What the API's answers are made of. Times are RFC 3339 in UTC with milliseconds; `null` means that something is not known,
 //! or does not apply.
 
+mod access;
 mod ban;
 mod change;
 mod client;
@@ -21,6 +22,11 @@ mod stats;
 mod subscription;
 mod top;
 
+pub use access::{
+    AccessEffects, AccessGroup, AccessRules, AccessStanding, AccessStatus, AccessUser,
+    AccessUserMade, Amount, NewAccessGroup, NewAccessPassword, NewAccessRules, NewAccessUser,
+    Proof, RevisionNumber, Would,
+};
 pub use ban::{Ban, NewBan};
 pub use change::NodeChange;
 pub use client::{

@@ -78,7 +78,7 @@ pub enum Who {
 
 impl Who {
     /// What people call the owner: no two users, but perhaps two keys, are called the same.
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::Anonymous => "nobody".to_owned(),
             Self::Key { id, name } if name.is_empty() => id.to_string(),

@@ -5,6 +5,7 @@
     reason = "utoipa qualifies the parameters that it describes"
 )]
 
+mod access;
 mod bans;
 mod clients;
 mod cluster;
@@ -40,6 +41,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::Access;
 use crate::api_state::Api;
 use crate::backend::Broker;
 use crate::dashboard;
@@ -51,9 +53,9 @@ use crate::rights::{Gate, Rights, Role, authorize, check_host};
 const LARGEST_BODY: usize = 64 * 1024;
 
 /// All paths of a node that serves.
-pub fn router(broker: Arc<dyn Broker>, rights: &Arc<Rights>) -> Router {
+pub fn router(broker: Arc<dyn Broker>, access: Arc<dyn Access>, rights: &Arc<Rights>) -> Router {
     let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker));
-    let api = Api::new(broker);
+    let api = Api::new(broker, access);
     let may = |role| middleware::from_fn_with_state((gate.clone(), role), authorize);
     let bodies =
         middleware::from_fn_with_state(longest_body as fn(&str) -> usize, requests::read_body);
@@ -145,7 +147,13 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(drops::totals))
             .routes(routes!(drops::sessions))
             .routes(routes!(drops::holders))
-            .routes(routes!(bans::list)),
+            .routes(routes!(bans::list))
+            .routes(routes!(access::users::list))
+            .routes(routes!(access::users::one))
+            .routes(routes!(access::groups::list))
+            .routes(routes!(access::groups::one))
+            .routes(routes!(access::rules::list))
+            .routes(routes!(access::status::status)),
         Role::Operator => OpenApiRouter::new()
             .routes(routes!(clients::disconnect))
             .routes(routes!(clients::end_session))
@@ -177,7 +185,17 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(nodes::evict))
             .routes(routes!(cluster::evict))
             .routes(routes!(cluster::split))
-            .routes(routes!(cluster::finish_upgrade)),
+            .routes(routes!(cluster::finish_upgrade))
+            .routes(routes!(access::users::add))
+            .routes(routes!(access::users::replace, access::users::remove))
+            .routes(routes!(access::users::password))
+            .routes(routes!(access::groups::add))
+            .routes(routes!(access::groups::replace, access::groups::remove))
+            .merge(
+                OpenApiRouter::new()
+                    .routes(routes!(access::rules::replace))
+                    .layer(DefaultBodyLimit::max(access::LARGEST_RULES)),
+            ),
     }
 }
 
@@ -185,6 +203,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
 fn longest_body(path: &str) -> usize {
     match path {
         messages::BULK => messages::LARGEST_BULK,
+        access::RULES => access::LARGEST_RULES,
         _ => LARGEST_BODY,
     }
 }

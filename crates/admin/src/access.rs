@@ -1,0 +1,71 @@
+//! What the API asks of the control store: users, groups and rules that change while a cluster runs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use control::{By, Change, Refused, Revision, Verifier};
+use control_view::View;
+use futures_util::future::BoxFuture;
+use zeroize::Zeroizing;
+
+use crate::backend::Asked;
+
+/// Why a change was not made, or may not have been made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChangeError {
+    /// The store refuses it: nothing was changed.
+    Refused(Refused),
+    /// The store cannot be asked, because it has no leader or no majority: nothing was changed. Why.
+    Unavailable(String),
+    /// A member of the cluster runs a version without the store: nothing was changed. Which.
+    Behind(String),
+    /// The store was asked and no answer has come: the change may have been made.
+    Unknown,
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(Refused { which, why }) => write!(f, "change {which}: {why:?}"),
+            Self::Unavailable(why) => f.write_str(why),
+            Self::Behind(member) => write!(f, "{member} runs a version without this store"),
+            Self::Unknown => f.write_str("no answer has come, and the change may have been made"),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}
+
+/// A change that is waited for: the revision of the store with it.
+pub type Changing = BoxFuture<'static, Result<Revision, ChangeError>>;
+
+/// What a change would do to clients.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Effects {
+    /// How many connected clients of the cluster it would disconnect; `None`: not known.
+    pub clients_ended: Option<usize>,
+}
+
+/// The control store, as the API sees it. Methods without a future wait for short locks only.
+pub trait Access: fmt::Debug + Send + Sync + 'static {
+    /// The records as this node has them.
+    fn view(&self) -> Arc<View>;
+
+    /// The node that answers, as changes name it.
+    fn node(&self) -> control::Node;
+
+    /// Makes all changes or none. Answered when [`Access::view`] has the revision of the answer.
+    fn change(&self, by: By, changes: Vec<Change>) -> Changing;
+
+    /// What changes would do to clients. They are not made.
+    fn effects(&self, changes: &[Change]) -> Effects;
+
+    /// Hashes a password with argon2id, on a thread that may take some 30 ms, and never on more threads than logins use.
+    fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier>;
+
+    /// What a hash of a password file is kept as.
+    ///
+    /// # Errors
+    /// The text is no hash of a known format, or checking a password by it would cost too much. The error has nothing of the text.
+    fn verifier(&self, hash: &str) -> Result<Verifier, String>;
+}

@@ -1,0 +1,344 @@
+//! What all changes of users, groups and rules have in common: conditions, dry runs, who asks, and how the store refuses.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use control::{
+    Address, By, Change, Expect, Invalid, Means, Put, Reason, Refused, Revision, Target,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::judge::{judge, would};
+use crate::access::{Access, ChangeError};
+use crate::api::{AccessEffects, Amount};
+use crate::api_state::{Api, Turn};
+use crate::problem::{Kind, Problem};
+use crate::rights::{self, Caller, Untold, Who};
+use crate::routes::input::{Params, word};
+use crate::routes::reading::wrong_field;
+
+/// What a change can say in its query.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ChangeParams {
+    /// `true`: say what it would do, and change nothing.
+    #[param(value_type = Option<bool>)]
+    dry_run: Option<String>,
+}
+
+/// What a change must find, as the header of its request says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Condition {
+    /// Nothing was said.
+    None,
+    /// `If-None-Match: *`.
+    New,
+    /// `If-Match: *`.
+    Known,
+    /// `If-Match: "r1841"`.
+    Revision(Revision),
+}
+
+impl Condition {
+    fn read(headers: &HeaderMap) -> Result<Self, Problem> {
+        let given = |name: &HeaderName| {
+            let mut all = headers.get_all(name).iter();
+            let first = all.next().map(HeaderValue::to_str);
+            match (first, all.next()) {
+                (None, _) => Ok(None),
+                (Some(Ok(text)), None) => Ok(Some(text.trim())),
+                _ => Err(wrong_header(name, "one tag")),
+            }
+        };
+        let (matches, matches_none) = (given(&header::IF_MATCH)?, given(&header::IF_NONE_MATCH)?);
+        match (matches, matches_none) {
+            (None, None) => Ok(Self::None),
+            (Some(_), Some(_)) => Err(wrong_header(
+                &header::IF_MATCH,
+                "missing beside If-None-Match",
+            )),
+            (None, Some("*")) => Ok(Self::New),
+            (None, Some(_)) => Err(wrong_header(&header::IF_NONE_MATCH, "`*`")),
+            (Some("*"), None) => Ok(Self::Known),
+            (Some(tag), None) => revision(tag).map(Self::Revision).ok_or_else(|| {
+                wrong_header(
+                    &header::IF_MATCH,
+                    "`*`, or the ETag of an answer, such as `\"r1841\"`",
+                )
+            }),
+        }
+    }
+}
+
+fn wrong_header(name: &HeaderName, accepted: &str) -> Problem {
+    let why = format!("the header {name} is to be {accepted}");
+    let problem = Problem::new(Kind::InvalidParameter, why);
+    problem
+        .with("header", name.as_str())
+        .with("accepted", accepted)
+}
+
+/// The revision of an ETag.
+fn revision(tag: &str) -> Option<Revision> {
+    let digits = tag.strip_prefix("\"r")?.strip_suffix('"')?;
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| digits.parse().ok().map(Revision))?
+}
+
+/// An answer with the ETag of a record.
+pub(super) fn tagged(revision: Revision, answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
+    let tag = HeaderValue::from_str(&format!("\"r{}\"", revision.0));
+    let tag = tag.expect("digits in quotes are a header");
+    response.headers_mut().insert(header::ETAG, tag);
+    response
+}
+
+/// A change that somebody asks for.
+pub(crate) struct Asked {
+    pub(super) access: Arc<dyn Access>,
+    pub(super) condition: Condition,
+    pub(super) is_dry_run: bool,
+    by: By,
+    _turn: Turn,
+}
+
+impl FromRequestParts<Api> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Params(params) = Params::<ChangeParams>::from_request_parts(parts, api).await?;
+        let accepted = "true or false";
+        let is_dry_run = word("dry_run", params.dry_run.as_deref(), accepted, |text| {
+            text.parse().ok()
+        })?;
+        let access = api.access();
+        let caller = parts.extensions.get::<Caller>();
+        let caller = caller.expect("a request that changes something has a caller");
+        Ok(Self {
+            by: by(caller, access.node()),
+            condition: Condition::read(&parts.headers)?,
+            is_dry_run: is_dry_run.unwrap_or_default(),
+            access,
+            _turn: Turn::from_request_parts(parts, api).await?,
+        })
+    }
+}
+
+fn by(caller: &Caller, node: control::Node) -> By {
+    let means = match caller.who {
+        Who::User(_) => Means::Person,
+        Who::Key { .. } => Means::Key,
+        // Nobody without a key changes anything.
+        Who::Token | Who::Anonymous => Means::Token,
+    };
+    let address = |peer: SocketAddr| Address(peer.ip().to_canonical().to_string().into());
+    By {
+        means,
+        name: caller.who.shown().into(),
+        address: caller.peer.map(address),
+        node,
+    }
+}
+
+/// What has come of a change.
+pub(super) enum Outcome {
+    /// It is made, as of this revision.
+    Made(Revision),
+    /// It was a dry run: the answer.
+    Dry(Response),
+}
+
+impl Asked {
+    /// What the change expects: what its header says, or else this.
+    pub(super) fn expect(&self, otherwise: Expect) -> Expect {
+        match self.condition {
+            Condition::None => otherwise,
+            Condition::New => Expect::New,
+            Condition::Known => Expect::Known,
+            Condition::Revision(revision) => Expect::Revision(revision),
+        }
+    }
+
+    /// Makes a change, or says what it would do.
+    pub(super) async fn make(&self, expect: Expect, put: Put) -> Result<Outcome, Problem> {
+        let change = Change { expect, put };
+        let target = change.target();
+        let refuse = |why| self.refused(&target, why);
+        change
+            .check()
+            .map_err(|invalid| refuse(Reason::Invalid(invalid)))?;
+        if self.is_dry_run {
+            let view = self.access.view();
+            judge(&view, &change).map_err(refuse)?;
+            let changes = [change];
+            let effects = self.access.effects(&changes);
+            let [change] = &changes;
+            let answer = AccessEffects {
+                would: would(&view, &change.put),
+                clients_ended: effects.clients_ended.map(|count| Amount(count as u64)),
+            };
+            return Ok(Outcome::Dry(
+                (Extension(Untold), Json(answer)).into_response(),
+            ));
+        }
+        match self.access.change(self.by.clone(), vec![change]).await {
+            Ok(revision) => Ok(Outcome::Made(revision)),
+            Err(ChangeError::Refused(Refused { why, .. })) => Err(refuse(why)),
+            Err(ChangeError::Unavailable(why)) => {
+                let why = format!("nothing was changed: {why}");
+                Err(Problem::new(Kind::NotReady, why))
+            }
+            Err(error @ ChangeError::Behind(_)) => {
+                let why = format!("nothing was changed: {error}; upgrade it first");
+                Err(Problem::new(Kind::Conflict, why).with("reason", "member_behind"))
+            }
+            Err(error @ ChangeError::Unknown) => {
+                let why = format!("{error}; read the record before asking again");
+                Err(Problem::new(Kind::NodeSilent, why).with("reason", "unknown_outcome"))
+            }
+        }
+    }
+
+    /// Why the store refuses, in the words of the API.
+    fn refused(&self, target: &Target, why: Reason) -> Problem {
+        let name = named(target);
+        // What the request has said itself, or what this node has added so that no other change is lost.
+        let is_asked = self.condition != Condition::None;
+        match why {
+            Reason::Exists if is_asked => failed(format!("there is {name} already")),
+            Reason::Exists => Problem::new(Kind::Conflict, format!("there is {name} already"))
+                .with("reason", "exists"),
+            Reason::Missing if is_asked => {
+                failed(format!("there is no {}", without_article(&name)))
+            }
+            Reason::Missing => Problem::new(
+                Kind::NotFound,
+                format!("there is no {}", without_article(&name)),
+            ),
+            Reason::Revision(found) if is_asked => {
+                let tag = format!("r{}", found.0);
+                let why = format!("{name} has the ETag \"{tag}\" now: read it again");
+                failed(why).with("revision", found.0)
+            }
+            Reason::Revision(_) => {
+                let why = format!("{name} has changed meanwhile: try again");
+                Problem::new(Kind::Conflict, why).with("reason", "changed_meanwhile")
+            }
+            Reason::Full(what) => {
+                let why = format!("there would be more {what} than the store holds");
+                Problem::new(Kind::WouldExceed, why).with("limit", &*what)
+            }
+            Reason::NoSuchGroup(group) => {
+                let why = format!("there is no group {group:?}: add it first");
+                let problem = Problem::new(Kind::Conflict, why);
+                problem
+                    .with("reason", "unknown_group")
+                    .with("group", &*group)
+            }
+            Reason::InUse(count) => {
+                let why = format!(
+                    "{name} is still in use (by users and groups: {count}); change these first"
+                );
+                let problem = Problem::new(Kind::Conflict, why);
+                problem.with("reason", "in_use").with("uses", count)
+            }
+            Reason::Invalid(invalid) => invalid_field(&invalid),
+        }
+    }
+}
+
+fn failed(why: String) -> Problem {
+    Problem::new(
+        Kind::PreconditionFailed,
+        format!("nothing was changed: {why}"),
+    )
+}
+
+fn invalid_field(Invalid { field, what }: &Invalid) -> Problem {
+    let problem = Problem::new(Kind::InvalidBody, format!("`{field}`: {what}"));
+    problem.with("pointer", format!("/{field}"))
+}
+
+fn named(target: &Target) -> String {
+    match target {
+        Target::User(name) => format!("a user {name:?}"),
+        Target::Group(name) => format!("a group {name:?}"),
+        Target::Rules => "a list of rules".to_owned(),
+    }
+}
+
+fn without_article(name: &str) -> &str {
+    name.strip_prefix("a ").unwrap_or(name)
+}
+
+/// There is no record of this name.
+pub(super) fn missing(target: &Target) -> Problem {
+    Problem::new(
+        Kind::NotFound,
+        format!("there is no {}", without_article(&named(target))),
+    )
+}
+
+/// The name of a record whose path names it, unless the body names another one.
+pub(super) fn name_of(path: String, body: Option<&String>) -> Result<Box<str>, Problem> {
+    match body {
+        Some(other) if *other != path => {
+            let accepted = "that of the path, or missing";
+            Err(wrong_field("/name", &Value::from(other.as_str()), accepted))
+        }
+        _ => Ok(path.into()),
+    }
+}
+
+/// The name of a record that is to be made, and what the log is told that the request acts on.
+pub(super) fn new_name(
+    name: Option<String>,
+) -> Result<(Box<str>, Extension<rights::Target>), Problem> {
+    let Some(name) = name else {
+        let problem = Problem::new(Kind::InvalidBody, "`name` is missing; it is to be a string");
+        return Err(problem
+            .with("pointer", "/name")
+            .with("accepted", "a string"));
+    };
+    let target = rights::Target(name.clone());
+    Ok((name.into(), Extension(target)))
+}
+
+/// Names in order, each once, as records have them.
+pub(super) fn in_order(mut names: Vec<String>) -> Box<[Box<str>]> {
+    names.sort();
+    names.dedup();
+    texts(names)
+}
+
+pub(super) fn texts(texts: Vec<String>) -> Box<[Box<str>]> {
+    texts.into_iter().map(String::into_boxed_str).collect()
+}
+
+pub(super) fn strings(texts: &[Box<str>]) -> Vec<String> {
+    texts.iter().map(|text| text.to_string()).collect()
+}
+
+/// The problem of rules that cannot be read.
+pub(super) fn mistakes(pointer: &str, mistakes: &[authorization::Mistake]) -> Problem {
+    let first = mistakes
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let all = mistakes
+        .iter()
+        .map(|mistake| serde_json::json!({"line": mistake.line, "reason": mistake.reason}));
+    let all: Vec<Value> = all.collect();
+    let why = format!("the rules have mistakes; {first}");
+    let problem = Problem::new(Kind::InvalidBody, why).with("pointer", pointer);
+    problem.with("mistakes", all)
+}

@@ -1,0 +1,16 @@
+//! `/users`, `/groups`, `/rules`, `/control`: who may log in and do what, changed while the cluster runs.
+//!
+//! Invariant: no answer, log line or event has a password, a hash or a secret, but the one answer to the request that has
+//! generated the secret.
+//!
+//! `asked.rs`: what all changes have in common. `judge.rs`: what the store would say, for dry runs.
+
+mod asked;
+pub(super) mod groups;
+mod judge;
+mod proof;
+pub(super) mod rules;
+pub(super) mod status;
+pub(super) mod users;
+
+pub(super) use rules::{LARGEST_RULES, RULES};

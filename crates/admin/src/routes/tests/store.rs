@@ -1,0 +1,149 @@
+//! A control store of one machine, without a log.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use control::{By, Change, ChangeId, Changed, Count, Incarnation, Node, Revision, Verifier};
+use control_view::View;
+use futures_util::FutureExt as _;
+use mqtt_session::{Qos0Inbox, QueueFull};
+use parking_lot::Mutex;
+use store_state::control::{ControlMachine, ControlOp, ControlOutlet, ControlReply};
+use store_state::{
+    ClassLimits, Header, Limits, Machine as _, QueueLimits, Slots, Table, TableError,
+};
+use zeroize::Zeroizing;
+
+use crate::{Access, Asked, ChangeError, Changing, Effects};
+
+#[derive(Debug)]
+pub(super) struct Store {
+    view: Arc<View>,
+    machine: Mutex<(ControlMachine, u64)>,
+    /// What is answered in its place.
+    pub(super) error: Mutex<Option<ChangeError>>,
+    /// Answers that all is done, and does nothing.
+    pub(super) is_idle: Mutex<bool>,
+    pub(super) hashed: Mutex<usize>,
+    pub(super) last_by: Mutex<Option<By>>,
+}
+
+/// A table without rows.
+struct Empty;
+
+impl Table for Empty {
+    fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        Ok(None)
+    }
+
+    fn range(
+        &self,
+        _: &[u8],
+        _: &[u8],
+        _: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), TableError> {
+        Ok(())
+    }
+}
+
+struct Outlet(Arc<View>);
+
+impl ControlOutlet for Outlet {
+    fn changed(&mut self, changed: Changed) {
+        self.0.changed(&changed);
+    }
+
+    fn began(&mut self, _: control::Node, _: Incarnation) {}
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let machine = ControlMachine::load(Slots::ALL, &Empty).unwrap();
+        Self {
+            view: Arc::default(),
+            machine: Mutex::new((machine, 0)),
+            error: Mutex::default(),
+            is_idle: Mutex::default(),
+            hashed: Mutex::default(),
+            last_by: Mutex::default(),
+        }
+    }
+}
+
+impl Store {
+    pub(super) fn apply(&self, by: By, changes: Vec<Change>) -> Result<Revision, ChangeError> {
+        if let Some(error) = self.error.lock().clone() {
+            return Err(error);
+        }
+        if *self.is_idle.lock() {
+            return Ok(self.view.revision());
+        }
+        *self.last_by.lock() = Some(by.clone());
+        let mut machine = self.machine.lock();
+        machine.1 += 1;
+        let id = ChangeId {
+            node: Node(1),
+            incarnation: Incarnation(1),
+            count: Count(machine.1),
+        };
+        let op = ControlOp::Change { id, by, changes };
+        let mut outlet = Outlet(Arc::clone(&self.view));
+        match machine.0.apply(&header(), &op, &Empty, &mut outlet) {
+            Ok(ControlReply::Changed { revision }) => Ok(revision),
+            Ok(ControlReply::Refused(refused)) => Err(ChangeError::Refused(refused)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Access for Store {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    fn node(&self) -> Node {
+        Node(1)
+    }
+
+    fn change(&self, by: By, changes: Vec<Change>) -> Changing {
+        let changed = self.apply(by, changes);
+        async move { changed }.boxed()
+    }
+
+    fn effects(&self, _: &[Change]) -> Effects {
+        let clients_ended = Some(3);
+        Effects { clients_ended }
+    }
+
+    fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {
+        *self.hashed.lock() += 1;
+        let hash = Verifier::Hash(format!("hash of {} bytes", password.len()).into());
+        async move { Ok(hash) }.boxed()
+    }
+
+    fn verifier(&self, hash: &str) -> Result<Verifier, String> {
+        match hash.starts_with("$argon2id$") {
+            true => Ok(Verifier::Hash(hash.into())),
+            false if hash.starts_with("$scram-") => Ok(Verifier::Scram(hash.into())),
+            false => Err("no hash".to_owned()),
+        }
+    }
+}
+
+fn header() -> Header {
+    Header {
+        now_ms: 1,
+        limits: Limits {
+            queue: QueueLimits {
+                messages: 0,
+                bytes: 0,
+                full: QueueFull::REFUSE,
+                is_closed: false,
+            },
+            qos0: Qos0Inbox::Never,
+            retained_messages: 0,
+            retained_bytes: 0,
+            classes: ClassLimits::NONE,
+        },
+    }
+}
