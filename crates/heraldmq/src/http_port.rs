@@ -49,7 +49,78 @@ pub(crate) struct HttpPort {
     choice: OnceCell<Choice>,
 }
 
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent<'a> {
+    /// `GET`, `POST`, `PUT` or `DELETE`.
+    pub(crate) method: &'static str,
+    /// Such as `/api/v1/bans`.
+    pub(crate) path: &'a str,
+    /// Names and values.
+    pub(crate) query: &'a [(&'static str, String)],
+    /// A header that says what the request must find.
+    pub(crate) condition: Option<(&'static str, &'a str)>,
+    /// A JSON body.
+    pub(crate) body: Option<&'a Value>,
+}
+
+impl<'a> Sent<'a> {
+    /// One without query, condition and body.
+    pub(crate) fn of(method: &'static str, path: &'a str) -> Self {
+        Self {
+            method,
+            path,
+            query: &[],
+            condition: None,
+            body: None,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The text.
+    pub(crate) body: String,
+    /// Its ETag.
+    pub(crate) tag: Option<String>,
+}
+
 impl HttpPort {
+    /// The answer to a request.
+    pub(crate) fn send(&self, sent: &Sent<'_>) -> Result<Answer, Failure> {
+        let url = self.url(sent.path)?;
+        let agent = self.agent()?;
+        let query = || sent.query.iter().map(|(name, value)| (*name, value));
+        let answer = match sent.method {
+            method @ ("GET" | "DELETE") => {
+                let request = match method {
+                    "GET" => agent.get(&url),
+                    _ => agent.delete(&url),
+                };
+                let request = self.authorized(request)?.query_pairs(query());
+                with_condition(request, sent.condition).call()
+            }
+            method => {
+                let request = match method {
+                    "PUT" => agent.put(&url),
+                    _ => agent.post(&url),
+                };
+                let request = self.authorized(request)?.query_pairs(query());
+                let request = request.content_type("application/json");
+                let body = sent.body.map(ToString::to_string);
+                with_condition(request, sent.condition).send(body.unwrap_or_default())
+            }
+        };
+        let tag = answer
+            .as_ref()
+            .ok()
+            .and_then(|answer| answer.headers().get("etag"));
+        let tag = tag.and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+        let body = self.read(&url, answer)?;
+        Ok(Answer { body, tag })
+    }
+
     /// The body at a path, such as `/api/v1/bans`.
     pub(crate) fn get(&self, path: &str) -> Result<String, Failure> {
         self.get_with(path, &[])
@@ -163,10 +234,21 @@ impl HttpPort {
             let message = format!("{}{of}: {status}: {words}", self.choice()?.url);
             return Err(match status {
                 StatusCode::NOT_FOUND => Failure::NotFound(message),
+                StatusCode::PRECONDITION_FAILED => Failure::Changed(message),
                 _ => Failure::Runtime(message),
             });
         }
         Ok(body)
+    }
+}
+
+fn with_condition<B>(
+    request: RequestBuilder<B>,
+    condition: Option<(&str, &str)>,
+) -> RequestBuilder<B> {
+    match condition {
+        Some((name, value)) => request.header(name, value),
+        None => request,
     }
 }
 

@@ -20,6 +20,9 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
+pub(crate) use cells::{or_dash, shown};
+pub(crate) use shown::{Listed, Shown, Walk, print_list};
+
 use alarms::AlarmsArguments;
 use client::{ClientArguments, DisconnectArguments};
 use failed_logins::FailedLoginsArguments;

@@ -1,5 +1,5 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, its bans, its cluster, names for brokers, two small clients for a first try, the load test, and
+//! data folder, its file of passwords, its users and rules, its bans, its cluster, names for brokers, two small clients for a first try, the load test, and
 //! its own manual.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
@@ -10,6 +10,7 @@
 //!
 //! Where to read next: one file per subcommand.
 
+mod access;
 mod acl;
 #[cfg(feature = "jemalloc")]
 mod allocator;
@@ -73,6 +74,10 @@ enum Command {
     #[command(flatten)]
     Look(look::Command),
     Ban(ban::Arguments),
+    User(access::UserArguments),
+    UserGroup(access::UserGroupArguments),
+    Rules(access::RulesArguments),
+    Control(access::ControlArguments),
     Cluster(cluster::Arguments),
     Context(context::Arguments),
     Ready(ready::Arguments),
@@ -101,6 +106,10 @@ fn main() -> ExitCode {
         Command::Secrets(arguments) => secrets::run(&arguments),
         Command::Look(command) => return ended(look::run(&command)),
         Command::Ban(arguments) => ban::run(&arguments),
+        Command::User(arguments) => return ended(access::user(&arguments)),
+        Command::UserGroup(arguments) => return ended(access::user_group(&arguments)),
+        Command::Rules(arguments) => return ended(access::rules(&arguments)),
+        Command::Control(arguments) => access::control(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Context(arguments) => context::run(&arguments),
         Command::Ready(arguments) => ready::run(&arguments),

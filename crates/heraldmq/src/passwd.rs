@@ -79,7 +79,8 @@ pub(crate) fn read(file: &Path, must_exist: bool) -> io::Result<String> {
     }
 }
 
-fn password(from_stdin: bool) -> Result<Zeroizing<String>, Failure> {
+/// A password from standard input, or from a terminal, where it is asked for twice.
+pub(crate) fn password(from_stdin: bool) -> Result<Zeroizing<String>, Failure> {
     let password = if from_stdin || !io::stdin().is_terminal() {
         read_password()
     } else {

@@ -136,7 +136,8 @@ impl Results {
                 Failure::Runtime(message)
                 | Failure::Usage(message)
                 | Failure::OldFolder(message)
-                | Failure::NotFound(message),
+                | Failure::NotFound(message)
+                | Failure::Changed(message),
             ) => {
                 complain(&format!("  {name}: failed: {message}"));
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use admin::api::At;
 
 /// Text of strangers: control characters and those that change the direction of text are escaped.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let is_hidden = |c: char| {
         let changes_direction = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         c.is_control() || changes_direction
@@ -21,7 +21,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// A value, or a dash.
-pub(super) fn or_dash(value: Option<&str>) -> String {
+pub(crate) fn or_dash(value: Option<&str>) -> String {
     value.map_or_else(|| "-".to_owned(), shown)
 }
 

@@ -14,7 +14,7 @@ use crate::output::{fitted, print};
 /// Not all nodes have answered.
 const IN_PART: u8 = 4;
 
-pub(super) const EXIT_CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 found; 1 refused, or the node does not answer; 2 wrong command line; 3 not found; 4 answered in part.";
 
 /// How an answer is shown.
@@ -22,18 +22,18 @@ Exit codes: 0 found; 1 refused, or the node does not answer; 2 wrong command lin
 pub(crate) struct Shown {
     /// Print the broker's answer unchanged, as JSON.
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
     /// Omit the header of the table.
     #[arg(long)]
-    pub(super) no_header: bool,
+    pub(crate) no_header: bool,
     /// Print cells whole. Without it, long cells are cut and end with `…`: on a terminal to its width, elsewhere to 200 characters.
     #[arg(long)]
-    pub(super) wide: bool,
+    pub(crate) wide: bool,
 }
 
 impl Shown {
     /// The table as it is printed.
-    pub(super) fn fit(&self, table: Table, has_header: bool) -> Table {
+    pub(crate) fn fit(&self, table: Table, has_header: bool) -> Table {
         let table = match self.no_header || !has_header {
             true => table.without_header(),
             false => table,
@@ -44,7 +44,7 @@ impl Shown {
 
 /// What a list has, for the sentence about an empty one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// Such as `clients`.
     nouns: &'static str,
     /// Whether options leave some of them out.
@@ -55,7 +55,7 @@ pub(super) struct Listed {
 
 impl Listed {
     /// All of them, by what they are called.
-    pub(super) fn all(nouns: &'static str) -> Self {
+    pub(crate) fn all(nouns: &'static str) -> Self {
         Self {
             nouns,
             is_filtered: false,
@@ -64,14 +64,14 @@ impl Listed {
     }
 
     /// Those that options ask for, if they ask for some.
-    pub(super) fn only_some(self, is_filtered: bool) -> Self {
+    pub(crate) fn only_some(self, is_filtered: bool) -> Self {
         Self {
             is_filtered,
             ..self
         }
     }
 
-    pub(super) fn when_hidden(self, when_hidden: &'static str) -> Self {
+    pub(crate) fn when_hidden(self, when_hidden: &'static str) -> Self {
         Self {
             when_hidden,
             ..self
@@ -109,7 +109,7 @@ pub(crate) struct Walk {
 }
 
 /// Prints one page of a list, or all of them.
-pub(super) fn print_list<T: DeserializeOwned>(
+pub(crate) fn print_list<T: DeserializeOwned>(
     node: &HttpPort,
     path: &str,
     query: Vec<(&str, String)>,
@@ -157,7 +157,7 @@ pub(super) fn print_list<T: DeserializeOwned>(
 }
 
 /// Prints a list that has one page.
-pub(super) fn print_whole<T: DeserializeOwned>(
+pub(crate) fn print_whole<T: DeserializeOwned>(
     node: &HttpPort,
     path: &str,
     query: &[(&str, String)],
@@ -181,7 +181,7 @@ pub(super) fn print_whole<T: DeserializeOwned>(
 }
 
 /// Says who has not answered.
-pub(super) fn exit_code(partial: &[Missing]) -> ExitCode {
+pub(crate) fn exit_code(partial: &[Missing]) -> ExitCode {
     for missing in partial {
         let node = match (missing.node_name.as_str(), missing.node) {
             ("", Some(node)) => node.to_string(),
@@ -197,7 +197,7 @@ pub(super) fn exit_code(partial: &[Missing]) -> ExitCode {
 }
 
 /// The path of a client, if its identifier fits into one unchanged.
-pub(super) fn path_of(client_id: &str) -> Option<String> {
+pub(crate) fn path_of(client_id: &str) -> Option<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'~' | b'-');
     let begins = client_id.bytes().next().is_some_and(|b| b != b'.');
     (begins && client_id.len() <= 256 && client_id.bytes().all(is_plain))
@@ -205,7 +205,7 @@ pub(super) fn path_of(client_id: &str) -> Option<String> {
 }
 
 /// The answer to a question about one client.
-pub(super) fn get_client(node: &HttpPort, client_id: &str) -> Result<String, Failure> {
+pub(crate) fn get_client(node: &HttpPort, client_id: &str) -> Result<String, Failure> {
     match path_of(client_id) {
         Some(path) => node.get(&path),
         None => {
