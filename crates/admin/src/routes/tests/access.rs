@@ -1,6 +1,6 @@
 //! Users, groups and rules.
 
-use control::{Means, Verifier};
+use control::{Expect, Means, Revision, Verifier};
 use sha2::{Digest as _, Sha256};
 
 use super::*;
@@ -551,5 +551,32 @@ async fn a_store_that_cannot_be_asked_is_told_from_one_that_may_have_done_it() {
         let refused = sent(&stage, "POST", "/groups", json!({"name": "g"}), &[]).await;
         assert_eq!(refused.problem(), problem);
         assert!(refused.text.contains(word), "{}", refused.text);
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_stays_is_the_one_that_was_read() {
+    let stage = stage();
+    let body = json!({"name": "ann", "password": "x"});
+    sent(&stage, "POST", "/users", body, &[]).await;
+    let revision = |number| Expect::Revision(Revision(number));
+    for (method, path, body, expected) in [
+        ("PUT", "/users/ann", json!({"note": "a"}), revision(1)),
+        ("PUT", "/users/ann", json!({"password": "y"}), Expect::Any),
+        (
+            "POST",
+            "/users/ann/password",
+            json!({"password": "z"}),
+            revision(3),
+        ),
+        ("DELETE", "/users/ann", Value::Null, Expect::Known),
+    ] {
+        let answer = sent(&stage, method, path, body, &[]).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+        assert_eq!(
+            *stage.store.last_expected.lock(),
+            Some(expected),
+            "{method} {path}"
+        );
     }
 }

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use control::{By, Change, ChangeId, Changed, Count, Incarnation, Node, Revision, Verifier};
+use control::{
+    By, Change, ChangeId, Changed, Count, Expect, Incarnation, Node, Revision, Verifier,
+};
 use control_view::View;
 use futures_util::FutureExt as _;
 use mqtt_session::{Qos0Inbox, QueueFull};
@@ -26,6 +28,7 @@ pub(super) struct Store {
     pub(super) is_idle: Mutex<bool>,
     pub(super) hashed: Mutex<usize>,
     pub(super) last_by: Mutex<Option<By>>,
+    pub(super) last_expected: Mutex<Option<Expect>>,
 }
 
 /// A table without rows.
@@ -66,6 +69,7 @@ impl Default for Store {
             is_idle: Mutex::default(),
             hashed: Mutex::default(),
             last_by: Mutex::default(),
+            last_expected: Mutex::default(),
         }
     }
 }
@@ -79,6 +83,7 @@ impl Store {
             return Ok(self.view.revision());
         }
         *self.last_by.lock() = Some(by.clone());
+        *self.last_expected.lock() = changes.first().map(|change| change.expect);
         let mut machine = self.machine.lock();
         machine.1 += 1;
         let id = ChangeId {
