@@ -17,7 +17,7 @@ pub enum ChangeError {
     Refused(Refused),
     /// The store cannot be asked, because it has no leader or no majority: nothing was changed. Why.
     Unavailable(String),
-    /// A member of the cluster runs a version without the store: nothing was changed. Which.
+    /// The cluster does not have the store yet, since its upgrade is not finished: nothing was changed. Why.
     Behind(String),
     /// The store was asked and no answer has come: the change may have been made.
     Unknown,
@@ -28,7 +28,7 @@ impl fmt::Display for ChangeError {
         match self {
             Self::Refused(Refused { which, why }) => write!(f, "change {which}: {why:?}"),
             Self::Unavailable(why) => f.write_str(why),
-            Self::Behind(member) => write!(f, "{member} runs a version without this store"),
+            Self::Behind(why) => f.write_str(why),
             Self::Unknown => f.write_str("no answer has come, and the change may have been made"),
         }
     }

@@ -130,7 +130,9 @@ pub(crate) fn effect(word: &str) -> Result<Effect, String> {
 
 pub(crate) fn actions(word: &str) -> Result<Actions, String> {
     Actions::parse(word).ok_or_else(|| {
-        format!("{word:?} is not all, or some of publish, subscribe, subscribe-only, receive, retain")
+        format!(
+            "{word:?} is not all, or some of publish, subscribe, subscribe-only, receive, retain"
+        )
     })
 }
 

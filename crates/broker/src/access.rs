@@ -1,50 +1,41 @@
 //! Users, groups and rules as the HTTP API sees them.
-//!
-//! Deliberately absent: the store itself. Until a node runs it, no change can be made, and there are no records.
 
 use std::sync::Arc;
 
 use admin::problem::{Kind, Problem};
-use admin::{Access, Asked, ChangeError, Changing, Effects};
+use admin::{Access, Asked, Changing, Effects};
 use authentication::{StoredAs, stored_as};
 use control::{By, Change, Verifier};
 use control_view::View;
 use futures_util::FutureExt as _;
 use zeroize::Zeroizing;
 
-use crate::control::ClusterControl;
+use crate::control_requests;
 use crate::node::Node;
 
 /// What this node has of them, and how they are changed.
 #[derive(Debug)]
 pub(crate) struct NodeAccess {
     node: Arc<Node>,
-    control: Arc<dyn ClusterControl>,
-    view: Arc<View>,
 }
 
 impl NodeAccess {
-    pub(crate) fn new(node: Arc<Node>, control: Arc<dyn ClusterControl>, view: Arc<View>) -> Self {
-        Self {
-            node,
-            control,
-            view,
-        }
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self { node }
     }
 }
 
 impl Access for NodeAccess {
     fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view)
+        Arc::clone(&self.node.rim.control.view)
     }
 
     fn node(&self) -> control::Node {
-        control::Node(self.control.status().node.0)
+        control::Node(self.node.store().node())
     }
 
-    fn change(&self, _: By, _: Vec<Change>) -> Changing {
-        let why = "this version has no store of users, groups and rules".to_owned();
-        async move { Err(ChangeError::Unavailable(why)) }.boxed()
+    fn change(&self, by: By, changes: Vec<Change>) -> Changing {
+        control_requests::change(Arc::clone(&self.node), by, changes).boxed()
     }
 
     fn effects(&self, _: &[Change]) -> Effects {

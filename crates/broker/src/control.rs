@@ -17,6 +17,7 @@ use store::{Lead, ShardInfo, ShardLoad, SplitDecision, SplitError, Verdict};
 use store_state::api::{Slot, StoreId};
 
 use crate::clustered::{COMMIT, CONNECTIONS, Clustered, name_of};
+use crate::control_requests;
 use crate::drain::Drain;
 use crate::eviction;
 use crate::node::Node;
@@ -453,10 +454,7 @@ pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: 
             .await
             .map_err(not_split),
         NodeRequest::Forget => forget(node, from).await,
-        NodeRequest::BeginControl => {
-            let begun = node.store().control_store.begin().await;
-            begun.map_err(|error| Refusal::Unavailable(format!("{error:?}")))
-        }
+        NodeRequest::BeginControl => control_requests::begin_here(node).await,
     };
     reply.send(NodeRequest::encode_answer(&answer));
 }

@@ -11,9 +11,12 @@
 use std::sync::Arc;
 
 use authorization::{Mistake, Rules};
+use control::{Changed, Records};
 use control_view::View;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use crate::control_requests::ControlRequests;
 
 /// What a node knows of the control store, and what it has taken over of that.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct ControlChanges {
     /// The users, groups and rules.
     pub(crate) view: Arc<View>,
     pub(crate) changed: Notify,
+    /// What this node has asked the store.
+    pub(crate) requests: ControlRequests,
     /// The rules for everybody that count. Held while settings are replaced, so that neither a reload nor a change undoes the
     /// other.
     pub(crate) list: Mutex<Arc<Rules>>,
@@ -31,12 +36,28 @@ impl ControlChanges {
         Self {
             view,
             changed: Notify::new(),
+            requests: ControlRequests::default(),
             list: Mutex::default(),
+        }
+    }
+
+    /// The node's replica was made of tables.
+    pub(crate) fn load(&self, records: Records) {
+        if self.view.loaded(records) {
+            self.changed();
+        }
+    }
+
+    /// The node's replica has applied a change.
+    pub(crate) fn take(&self, changed: &Changed) {
+        if self.view.changed(changed) {
+            self.changed();
         }
     }
 
     /// The view was changed. Waits for nobody.
     pub(crate) fn changed(&self) {
+        self.requests.view_changed();
         self.changed.notify_one();
     }
 

@@ -20,6 +20,7 @@ mod cluster_time;
 mod clustered;
 mod control;
 mod control_changes;
+mod control_requests;
 mod descriptors;
 mod disk_space;
 mod drain;
@@ -375,7 +376,7 @@ impl Broker {
             listeners: listeners.listening(),
             alarms: Alarms::open(&config.data_dir, &config.attention),
         };
-        let access = NodeAccess::new(Arc::clone(&node), Arc::clone(&control), Arc::default());
+        let access = NodeAccess::new(Arc::clone(&node));
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
         node.rim.set_answerer(&answerer);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use control::{Changed, Records};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store::Listener;
 use store_state::api::{Event, ShardNumber};
@@ -105,6 +106,26 @@ impl Listener for StoreListener {
         );
         // Not an orderly end: that would write to the disk that has failed.
         std::process::exit(1);
+    }
+
+    fn control_loaded(&self, records: Records) {
+        self.node.rim.control.load(records);
+    }
+
+    fn control_changed(&self, changed: &Changed) {
+        self.node.rim.control.take(changed);
+    }
+
+    fn control_begun(&self) {
+        self.node.rim.control.view.begun();
+    }
+
+    fn control_confirmed(&self) {
+        self.node.rim.control.view.confirmed();
+    }
+
+    fn control_answered(&self, answer: Event) {
+        self.node.rim.control.requests.answered(answer);
     }
 
     fn now_ms(&self) -> u64 {

@@ -113,6 +113,9 @@ impl Store {
                 &self.led_shards.all(),
             );
         }
+        if lead.store == StoreId::Control {
+            listener.control_begun();
+        }
         let is_linked = self.known_peers.is_linked(from);
         if self.known_peers.heard(from, lead.clone()) {
             match lead.store {

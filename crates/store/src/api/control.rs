@@ -68,6 +68,11 @@ impl ControlStore {
         self.session.leader(BEGINS)
     }
 
+    /// Waits until a node leads the shard of the control store, as far as this one knows.
+    pub async fn until_led(&self) {
+        self.control.is_led(CONTROL_SHARD).await;
+    }
+
     /// Has the control store begin, if this node leads the first shard of the session store; does nothing if it has begun. Returns
     /// when the shard of the control store is led, or after five seconds.
     ///

@@ -64,6 +64,9 @@ pub trait Listener: Send + Sync + 'static {
     /// The replica of the control store here has applied a change. Called with the lock of the shard held, in order.
     fn control_changed(&self, _changed: &Changed) {}
 
+    /// There is a control store, as another node says.
+    fn control_begun(&self) {}
+
     /// The replica of the control store here has whatever was changed before this process began. May be called more than once. Called
     /// with the lock of the shard held.
     fn control_confirmed(&self) {}

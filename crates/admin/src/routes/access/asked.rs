@@ -198,8 +198,8 @@ impl Asked {
                 Err(Problem::new(Kind::NotReady, why))
             }
             Err(error @ ChangeError::Behind(_)) => {
-                let why = format!("nothing was changed: {error}; upgrade it first");
-                Err(Problem::new(Kind::Conflict, why).with("reason", "member_behind"))
+                let why = format!("nothing was changed: {error}");
+                Err(Problem::new(Kind::Conflict, why).with("reason", "upgrade_unfinished"))
             }
             Err(error @ ChangeError::Unknown) => {
                 let why = format!("{error}; read the record before asking again");
