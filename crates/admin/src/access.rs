@@ -36,8 +36,17 @@ impl fmt::Display for ChangeError {
 
 impl std::error::Error for ChangeError {}
 
-/// A change that is waited for: the revision of the store with it.
-pub type Changing = BoxFuture<'static, Result<Revision, ChangeError>>;
+/// A change that was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// The revision of the store with it.
+    pub revision: Revision,
+    /// Members that are up, and at which it does not count yet.
+    pub missing: Vec<control::Node>,
+}
+
+/// A change that is waited for.
+pub type Changing = BoxFuture<'static, Result<Made, ChangeError>>;
 
 /// What a change would do to clients.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -54,7 +63,7 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// The node that answers, as changes name it.
     fn node(&self) -> control::Node;
 
-    /// Makes all changes or none. Answered when [`Access::view`] has the revision of the answer.
+    /// Makes all changes or none. Answered when they count at all nodes, or a few seconds after they were made.
     fn change(&self, by: By, changes: Vec<Change>) -> Changing;
 
     /// What changes would do to clients. They are not made.

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ::control::Revision;
 use cluster::{EvictError, Member, Members, Reply, State};
 use peer_protocol::{NodeAnswer, NodeRequest, PeerRequest, SPLITS_SINCE};
 use store::{Lead, ShardInfo, ShardLoad, SplitDecision, SplitError, Verdict};
 use store_state::api::{Slot, StoreId};
 
 use crate::clustered::{COMMIT, CONNECTIONS, Clustered, name_of};
-use crate::control_requests;
+use crate::control_waiting::begin_here;
 use crate::drain::Drain;
 use crate::eviction;
 use crate::node::Node;
@@ -454,7 +455,14 @@ pub(crate) async fn answer(node: &Node, from: u64, request: NodeRequest, reply: 
             .await
             .map_err(not_split),
         NodeRequest::Forget => forget(node, from).await,
-        NodeRequest::BeginControl => control_requests::begin_here(node).await,
+        NodeRequest::BeginControl => begin_here(&node.store().control_store).await,
+        NodeRequest::CountControl { revision } => {
+            node.rim
+                .control
+                .waiting
+                .until_counts(Revision(revision))
+                .await
+        }
     };
     reply.send(NodeRequest::encode_answer(&answer));
 }

@@ -16,7 +16,7 @@ use control_view::View;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::control_requests::ControlRequests;
+use crate::control_waiting::ControlWaiting;
 
 /// What a node knows of the control store, and what it has taken over of that.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct ControlChanges {
     pub(crate) view: Arc<View>,
     pub(crate) changed: Notify,
     /// What this node has asked the store.
-    pub(crate) requests: ControlRequests,
+    pub(crate) waiting: ControlWaiting,
     /// The rules for everybody that count. Held while settings are replaced, so that neither a reload nor a change undoes the
     /// other.
     pub(crate) list: Mutex<Arc<Rules>>,
@@ -36,7 +36,7 @@ impl ControlChanges {
         Self {
             view,
             changed: Notify::new(),
-            requests: ControlRequests::default(),
+            waiting: ControlWaiting::default(),
             list: Mutex::default(),
         }
     }
@@ -57,7 +57,6 @@ impl ControlChanges {
 
     /// The view was changed. Waits for nobody.
     pub(crate) fn changed(&self) {
-        self.requests.view_changed();
         self.changed.notify_one();
     }
 

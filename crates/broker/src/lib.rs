@@ -21,6 +21,7 @@ mod clustered;
 mod control;
 mod control_changes;
 mod control_requests;
+mod control_waiting;
 mod descriptors;
 mod disk_space;
 mod drain;

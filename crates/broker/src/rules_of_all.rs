@@ -1,25 +1,25 @@
 //! Changes of the control store are taken over: the rules for everybody are compiled, and all loops judge their clients anew.
 //!
-//! Invariant: changes that follow each other within 200 ms are taken over together.
+//! Invariant: a fifth of the time at most goes into changes, and one waits no longer than 200 ms for those before it.
 //!
 //! Deliberately absent: the node's view of the store (`control_changes.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker_core::Settings;
 
 use crate::all_loops::reload_loops;
 use crate::node::Node;
 
-/// How soon after a change the next one is taken over.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long after a change the next one waits, in times of what taking it over has cost, and at most.
+const PAUSE: (u32, Duration) = (4, Duration::from_millis(200));
 
 /// Takes changes over as they come.
 pub(crate) async fn run(node: &Arc<Node>) {
     loop {
         node.rim.control.changed.notified().await;
-        let taker = Arc::clone(node);
+        let (taker, begun) = (Arc::clone(node), Instant::now());
         // Compiling takes some ms, and the loops are waited for.
         let taken = tokio::task::spawn_blocking(move || {
             replace(&taker, |node| Settings::clone(&node.settings.read()));
@@ -27,7 +27,8 @@ pub(crate) async fn run(node: &Arc<Node>) {
         if let Err(error) = taken.await {
             tracing::error!(%error, "a change of the control store is not taken over");
         }
-        tokio::time::sleep(PAUSE).await;
+        let (times, most) = PAUSE;
+        tokio::time::sleep((begun.elapsed() * times).min(most)).await;
     }
 }
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(node: &Arc<Node>) {
 pub(crate) fn replace(node: &Node, settings: impl FnOnce(&Node) -> Settings) {
     let control = &node.rim.control;
     let mut list = control.list.lock();
+    let revision = control.view.revision();
     *list = control.compiled(&list);
     let settings = settings(node);
     let authorization = settings.authorization.with_list(Arc::clone(&list));
@@ -46,6 +48,7 @@ pub(crate) fn replace(node: &Node, settings: impl FnOnce(&Node) -> Settings) {
     if let Some(loops) = node.rim.running_loops() {
         reload_loops(loops, &settings);
     }
+    control.waiting.taken(revision);
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ impl Listener for StoreListener {
     }
 
     fn control_answered(&self, answer: Event) {
-        self.node.rim.control.requests.answered(answer);
+        self.node.rim.control.waiting.answered(answer);
     }
 
     fn now_ms(&self) -> u64 {

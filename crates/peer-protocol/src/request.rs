@@ -43,6 +43,11 @@ pub enum NodeRequest {
     },
     /// Have the control store begin, since you lead the shard that begins it.
     BeginControl,
+    /// Say when an operation of the control store counts for logins and connected clients of yours. A refusal: not in time.
+    CountControl {
+        /// The operation.
+        revision: u64,
+    },
 }
 
 /// The answer to a [`NodeRequest`].

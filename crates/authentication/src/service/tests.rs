@@ -208,7 +208,8 @@ fn logins_under_way_are_answered_when_the_threads_end() {
 
 #[tokio::test]
 async fn a_password_is_hashed_on_the_threads_of_logins() {
-    let authentication = Authentication::open(&AuthenticationConfig::default(), Arc::default()).unwrap();
+    let authentication =
+        Authentication::open(&AuthenticationConfig::default(), Arc::default()).unwrap();
     let hash = authentication
         .hash("secret".to_owned().into())
         .await

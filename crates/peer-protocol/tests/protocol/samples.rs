@@ -18,7 +18,7 @@ use store_state::session::OfAnotherUser;
 pub(crate) fn since(name: &str) -> u16 {
     match name {
         "routes/ranges" | "node/split" => SPLITS_SINCE,
-        "node/begin-control" => CONTROL_SINCE,
+        "node/begin-control" | "node/count-control" => CONTROL_SINCE,
         _ => 1,
     }
 }
@@ -101,6 +101,10 @@ pub(crate) fn requests() -> Vec<(&'static str, PeerRequest)> {
         (
             "node/begin-control",
             PeerRequest::Node(NodeRequest::BeginControl),
+        ),
+        (
+            "node/count-control",
+            PeerRequest::Node(NodeRequest::CountControl { revision: 300 }),
         ),
         (
             "inspection/question",

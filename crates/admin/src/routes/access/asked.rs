@@ -16,9 +16,10 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::judge::{judge, would};
-use crate::access::{Access, ChangeError};
+use crate::access::{Access, ChangeError, Made};
 use crate::api::{AccessEffects, Amount};
 use crate::api_state::{Api, Turn};
+use crate::cluster::NodeId;
 use crate::problem::{Kind, Problem};
 use crate::rights::{self, Caller, Untold, Who};
 use crate::routes::input::{Params, word};
@@ -102,6 +103,22 @@ pub(super) fn tagged(revision: Revision, answer: impl IntoResponse) -> Response 
     response
 }
 
+/// The header that names the nodes, separated by commas, at which a change does not count yet.
+const MISSING: HeaderName = HeaderName::from_static("control-missing");
+
+/// An answer to a change, with the nodes at which it does not count yet.
+pub(super) fn counted(made: &Made, answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
+    if !made.missing.is_empty() {
+        let nodes = made.missing.iter();
+        let nodes: Vec<String> = nodes.map(|node| NodeId(node.0).to_string()).collect();
+        let nodes = HeaderValue::from_str(&nodes.join(", "));
+        let nodes = nodes.expect("hexadecimal digits, commas and blanks are a header");
+        response.headers_mut().insert(MISSING, nodes);
+    }
+    response
+}
+
 /// A change that somebody asks for.
 pub(crate) struct Asked {
     pub(super) access: Arc<dyn Access>,
@@ -151,8 +168,8 @@ fn by(caller: &Caller, node: control::Node) -> By {
 
 /// What has come of a change.
 pub(super) enum Outcome {
-    /// It is made, as of this revision.
-    Made(Revision),
+    /// It is made.
+    Made(Made),
     /// It was a dry run: the answer.
     Dry(Response),
 }
@@ -191,7 +208,7 @@ impl Asked {
             ));
         }
         match self.access.change(self.by.clone(), vec![change]).await {
-            Ok(revision) => Ok(Outcome::Made(revision)),
+            Ok(made) => Ok(Outcome::Made(made)),
             Err(ChangeError::Refused(Refused { why, .. })) => Err(refuse(why)),
             Err(ChangeError::Unavailable(why)) => {
                 let why = format!("nothing was changed: {why}");

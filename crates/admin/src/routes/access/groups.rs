@@ -12,8 +12,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::asked::{
-    Asked, ChangeParams, Outcome, in_order, missing, mistakes, name_of, new_name, strings, tagged,
-    texts,
+    Asked, ChangeParams, Outcome, counted, in_order, missing, mistakes, name_of, new_name, strings,
+    tagged, texts,
 };
 use crate::access::Access;
 use crate::api::{AccessEffects, AccessGroup, NewAccessGroup, RevisionNumber};
@@ -114,7 +114,7 @@ pub(crate) async fn remove(
 ) -> Result<Response, Problem> {
     let put = Put::Group(name.into(), None);
     match asked.make(asked.expect(Expect::Known), put).await? {
-        Outcome::Made(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Outcome::Made(made) => Ok(counted(&made, StatusCode::NO_CONTENT)),
         Outcome::Dry(answer) => Ok(answer),
     }
 }
@@ -138,14 +138,16 @@ async fn put(
     let put = Put::Group(name.clone(), Some(Box::new(group.clone())));
     match asked.make(expect, put).await? {
         Outcome::Dry(answer) => Ok(answer),
-        Outcome::Made(revision) => {
+        Outcome::Made(made) => {
+            let revision = made.revision;
             let groups = asked.access.view().groups();
             // It may be gone again.
             let now = groups.get(&name).cloned().unwrap_or_else(|| {
                 let record = group;
                 Arc::new(Stored { revision, record })
             });
-            Ok(tagged(now.revision, (status, Json(row(&name, &now)))))
+            let answer = (status, Json(row(&name, &now)));
+            Ok(tagged(now.revision, counted(&made, answer)))
         }
     }
 }

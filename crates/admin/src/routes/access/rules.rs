@@ -5,10 +5,12 @@ use std::sync::Arc;
 use authorization::Rules;
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use control::{Expect, Put, RuleList, Stored};
 
-use super::asked::{Asked, ChangeParams, Condition, Outcome, mistakes, strings, tagged, texts};
+use super::asked::{
+    Asked, ChangeParams, Condition, Outcome, counted, mistakes, strings, tagged, texts,
+};
 use crate::access::Access;
 use crate::api::{AccessRules, NewAccessRules, RevisionNumber};
 use crate::problem::{Kind, Problem};
@@ -57,9 +59,10 @@ pub(crate) async fn replace(
     }
     match asked.make(expect, Put::Rules(list)).await? {
         Outcome::Dry(answer) => Ok(answer),
-        Outcome::Made(_) => {
+        Outcome::Made(made) => {
             let rules = asked.access.view().rules();
-            Ok(tagged(rules.revision, Json(row(&rules)).into_response()))
+            let answer = Json(row(&rules));
+            Ok(tagged(rules.revision, counted(&made, answer)))
         }
     }
 }

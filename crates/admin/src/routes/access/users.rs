@@ -12,8 +12,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::asked::{
-    Asked, ChangeParams, Outcome, in_order, missing, mistakes, name_of, new_name, strings, tagged,
-    texts,
+    Asked, ChangeParams, Outcome, counted, in_order, missing, mistakes, name_of, new_name, strings,
+    tagged, texts,
 };
 use super::proof::Proof;
 use crate::access::Access;
@@ -159,7 +159,7 @@ pub(crate) async fn remove(
 ) -> Result<Response, Problem> {
     let put = Put::User(name.into(), None);
     match asked.make(asked.expect(Expect::Known), put).await? {
-        Outcome::Made(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Outcome::Made(made) => Ok(counted(&made, StatusCode::NO_CONTENT)),
         Outcome::Dry(answer) => Ok(answer),
     }
 }
@@ -242,7 +242,8 @@ async fn finish(
     let put = Put::User(name.clone(), Some(Box::new(user.clone())));
     match asked.make(expect, put).await? {
         Outcome::Dry(answer) => Ok(answer),
-        Outcome::Made(revision) => {
+        Outcome::Made(made) => {
+            let revision = made.revision;
             let now = asked.access.view().user(&name);
             // It may be gone again.
             let now = now.unwrap_or_else(|| {
@@ -250,8 +251,8 @@ async fn finish(
                 Arc::new(Stored { revision, record })
             });
             let user = row(&name, &now);
-            let made = AccessUserMade { user, secret };
-            Ok(tagged(now.revision, (status, Json(made))))
+            let answer = (status, Json(AccessUserMade { user, secret }));
+            Ok(tagged(now.revision, counted(&made, answer)))
         }
     }
 }

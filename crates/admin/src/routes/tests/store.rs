@@ -16,7 +16,7 @@ use store_state::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Access, Asked, ChangeError, Changing, Effects};
+use crate::{Access, Asked, ChangeError, Changing, Effects, Made};
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -27,6 +27,8 @@ pub(super) struct Store {
     /// Answers that all is done, and does nothing.
     pub(super) is_idle: Mutex<bool>,
     pub(super) hashed: Mutex<usize>,
+    /// Where changes do not count.
+    pub(super) missing: Mutex<Vec<Node>>,
     pub(super) last_by: Mutex<Option<By>>,
     pub(super) last_expected: Mutex<Option<Expect>>,
 }
@@ -68,6 +70,7 @@ impl Default for Store {
             error: Mutex::default(),
             is_idle: Mutex::default(),
             hashed: Mutex::default(),
+            missing: Mutex::default(),
             last_by: Mutex::default(),
             last_expected: Mutex::default(),
         }
@@ -112,7 +115,9 @@ impl Access for Store {
 
     fn change(&self, by: By, changes: Vec<Change>) -> Changing {
         let changed = self.apply(by, changes);
-        async move { changed }.boxed()
+        let missing = self.missing.lock().clone();
+        let made = changed.map(|revision| Made { revision, missing });
+        async move { made }.boxed()
     }
 
     fn effects(&self, _: &[Change]) -> Effects {
