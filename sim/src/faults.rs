@@ -21,7 +21,7 @@ pub(crate) fn rage(world: &mut World) -> Result<(), String> {
     let mut next = world.now;
     while world.now < end {
         crate::step(world)?;
-        for node in world.splits.take_asked() {
+        for node in world.operators.splits.take_asked() {
             strike_split(world, node);
         }
         if world.now >= next {

@@ -20,11 +20,13 @@
 mod clients;
 #[path = "../../crates/broker-core/src/tests/connections.rs"]
 mod connections;
+mod control;
 mod faults;
 mod history;
 mod levels;
 mod network;
 mod node;
+mod operators;
 mod promises;
 mod randomness;
 mod rim;
@@ -112,6 +114,8 @@ enum Scenario {
     /// What the seed decides on, and the log of one node is damaged once: in half of the runs of the node whose vote
     /// decides an election.
     Damage,
+    /// What the seed decides on, while users are made in the control store.
+    Control,
     /// A leader that has begun to change voters loses its power before it is answered, and a new voter is lost for good.
     LostVoter,
 }
@@ -161,7 +165,7 @@ fn main() -> ExitCode {
 fn run(seed: u64, scenario: Scenario) -> Outcome {
     let mut world = World::new(seed);
     if scenario == Scenario::Busy {
-        world.splits.by_itself = ByItself::busy();
+        world.operators.splits.by_itself = ByItself::busy();
     }
     if scenario == Scenario::Retention {
         world.retention = Arc::new(settings::retention());
@@ -195,6 +199,10 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
             world.note(&planned);
             faults::rage(&mut world)?;
         }
+        Scenario::Control => {
+            world.operators.changes.plan(&mut world.chance, world.now);
+            faults::rage(&mut world)?;
+        }
         Scenario::Calm => pass(&mut world, CALM)?,
         Scenario::Splits => {
             plan_splits(&mut world);
@@ -208,6 +216,7 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
     }
     world.heal();
     world.clients.end();
+    world.operators.changes.end();
     become_quiet(&mut world)?;
     while !world.read_retained() {
         step(&mut world)?;
@@ -220,7 +229,10 @@ fn run(seed: u64, scenario: Scenario) -> Outcome {
 fn plan_splits(world: &mut World) {
     let stores = stores(&world.nodes);
     let store = stores.first().copied();
-    let planned = world.splits.plan(&mut world.chance, world.now, store);
+    let planned = world
+        .operators
+        .splits
+        .plan(&mut world.chance, world.now, store);
     for split in planned {
         world.note(&split);
     }

@@ -13,18 +13,22 @@ use broker_core::{ClientLoop, Node as Broker, NodeOptions, Peers, Place};
 use bytes::Bytes;
 use consensus::simulation::{Chance, SimulatedDisk};
 use consensus::{Files as _, Log, LogOptions};
+use control_view::View;
 use net_api::{Arrival, Closed, Connections as _, Kind, Next, Service as _, Transmit};
 use parking_lot::Mutex;
 use peer_protocol::PeerMessage;
 use route_exchange::Times;
 use store::{Cluster, Folder, Listener, Options, Role, SplitBy, Store};
+use store_state::api::Event;
 use store_state::api::{PerStore, Slot, StoreId};
+use store_state::control::ControlOp;
 use store_state::{Level, Retention};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until};
 
 use crate::connections::{Connection, Memory};
+use crate::control::Seen;
 use crate::rim::{Clock, Ears, Out, Plug, SimulatedProcess, Trimmed};
 use crate::settings::{guard, settings};
 use crate::splits::{ByItself, SplitAnswer};
@@ -98,6 +102,8 @@ pub(crate) struct Brought {
     pub(crate) trimmed: Vec<Trimmed>,
     pub(crate) failure: Option<String>,
     pub(crate) split_answers: Vec<SplitAnswer>,
+    /// Answers of the control store.
+    pub(crate) control_answers: Vec<Event>,
 }
 
 /// What a connection has brought its client.
@@ -112,6 +118,19 @@ pub(crate) struct Received {
 pub(crate) fn stores(nodes: &BTreeMap<u64, Node>) -> Vec<&Store> {
     let lives = nodes.values().filter_map(|node| node.life.as_ref());
     lives.map(Life::store).collect()
+}
+
+/// The nodes that are alive, as far as the control store goes.
+pub(crate) fn seen(nodes: &BTreeMap<u64, Node>) -> Vec<Seen<'_>> {
+    let lives = nodes.values().filter_map(|node| {
+        let life = node.life.as_ref()?;
+        Some(Seen {
+            store: life.store(),
+            view: life.view(),
+            leaves: node.role == Role::Leaves,
+        })
+    });
+    lives.collect()
 }
 
 impl Node {
@@ -592,6 +611,26 @@ impl Life {
         });
     }
 
+    /// What the node knows of users, groups and rules.
+    pub(crate) fn view(&self) -> &View {
+        &self.ears.view
+    }
+
+    /// Has the node begin the control store, if it leads what begins it.
+    pub(crate) fn begin_control(&self) {
+        let broker = Arc::clone(&self.broker);
+        self.runtime.spawn(async move {
+            // It is asked again until the store has begun.
+            drop(broker.store().control_store.begin().await);
+        });
+    }
+
+    /// Asks the control store something.
+    pub(crate) fn ask_control(&self, token: u64, op: ControlOp) {
+        let _within = self.runtime.enter();
+        self.store().control_store.ask(token, op);
+    }
+
     /// Has the node raise the shards that it leads.
     pub(crate) fn raise(&self) {
         let broker = Arc::clone(&self.broker);
@@ -620,6 +659,7 @@ impl Life {
             trimmed: self.ears.take_trimmed(),
             failure: self.ears.take_failure(),
             split_answers: std::mem::take(&mut self.split_answers.lock()),
+            control_answers: self.ears.take_answers(),
         }
     }
 }

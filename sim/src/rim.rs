@@ -9,6 +9,8 @@ use authentication_api::{Credentials, DatabaseUser, Source, Step, UserNow, Verdi
 use broker_core::{Links, LoopMessage, Node as Broker, Rim};
 use bytes::Bytes;
 use consensus::{Network, Unreachable};
+use control::{Changed, Records, Revision};
+use control_view::View;
 use futures_util::future::BoxFuture;
 use mqtt_proto::QoS;
 use mqtt_session::{ApplicationMessage, DropReason};
@@ -286,6 +288,9 @@ pub(crate) struct Ears {
     retention: Arc<Retention>,
     /// Messages that were not kept any longer.
     trimmed: Mutex<Vec<Trimmed>>,
+    /// What its replica of the control store has told.
+    pub(crate) view: View,
+    answers: Mutex<Vec<Event>>,
 }
 
 /// A message that was not kept any longer: for which client, its number, and why.
@@ -307,7 +312,14 @@ impl Ears {
             failure: Mutex::default(),
             reopened: Mutex::default(),
             told: Mutex::default(),
+            view: View::default(),
+            answers: Mutex::default(),
         }
+    }
+
+    /// Answers of the control store since the last call.
+    pub(crate) fn take_answers(&self) -> Vec<Event> {
+        std::mem::take(&mut self.answers.lock())
     }
 
     /// A digest of all that the store has told the broker, in its order.
@@ -450,6 +462,29 @@ impl Listener for Ears {
     }
 
     fn lost(&self, _: &str, _: &ApplicationMessage) {}
+
+    fn control_loaded(&self, records: Records) {
+        self.is_told(format_args!("{records:?}"));
+        self.view.loaded(records);
+    }
+
+    fn control_changed(&self, changed: &Changed) {
+        self.is_told(format_args!("{changed:?}"));
+        self.view.changed(changed);
+    }
+
+    fn control_begun(&self) {
+        self.view.begun();
+    }
+
+    fn control_confirmed(&self, revision: Revision) {
+        self.view.confirmed(revision);
+    }
+
+    fn control_answered(&self, answer: Event) {
+        self.is_told(format_args!("{answer:?}"));
+        self.answers.lock().push(answer);
+    }
 
     fn failed(&self, what: &str) {
         self.fails(what.to_owned());

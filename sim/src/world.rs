@@ -17,12 +17,14 @@ use tokio::sync::oneshot;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clients::Clients;
+use crate::control::Wish;
 use crate::history::History;
 use crate::levels::Levels;
 use crate::network::Network;
 use crate::node::{Life, Node, Part, stores};
+use crate::operators::Operators;
 use crate::rim::{Out, Trimmed};
-use crate::splits::{SplitAnswer, Splits, Wanted};
+use crate::splits::{SplitAnswer, Wanted};
 
 /// How far time goes at once, in ms. Nothing gets from one node to another faster.
 const STEP: u64 = 10;
@@ -122,7 +124,7 @@ pub(crate) struct World {
     pub(crate) shards: PerStore<u16>,
     pub(crate) clients: Clients,
     pub(crate) history: History,
-    pub(crate) splits: Splits,
+    pub(crate) operators: Operators,
     /// From which level replicas are raised, and when.
     pub(crate) levels: Levels,
     pub(crate) damages: Damages,
@@ -165,7 +167,7 @@ impl World {
             shards,
             clients: Clients::new(&mut chance),
             history: History::default(),
-            splits: Splits::default(),
+            operators: Operators::default(),
             levels: Levels::default(),
             damages: Damages::None,
             retention: Arc::new(crate::settings::handover()),
@@ -307,7 +309,11 @@ impl World {
             .copied()
             .filter(|other| *other != id)
             .collect();
-        let of_queues = (self.splits.by_itself, &self.retention, self.levels.begin);
+        let of_queues = (
+            self.operators.splits.by_itself,
+            &self.retention,
+            self.levels.begin,
+        );
         node.start(shards, of_queues, founds, now, &others);
         self.disturbed_at = now;
         self.told_lives.retain(|(by, _), _| *by != id);
@@ -637,6 +643,9 @@ impl World {
                 "{id} answers the split of {store:?} at {at:?}: {outcome:?}"
             ));
         }
+        for answer in &brought.control_answers {
+            self.operators.changes.answered(answer);
+        }
         for of in brought.trimmed {
             self.note(&format!("{id} does not keep {of:?}"));
             let Trimmed(client, number, reason) = of;
@@ -800,20 +809,31 @@ impl World {
     }
 }
 
-/// Asks leaders for the splits that are due, and has nodes raise what they lead, if it is time for that.
+/// Asks leaders for the splits that are due, has nodes raise what they lead, and has them change the control store, if it is time
+/// for that.
 fn change_shards(world: &mut World) {
     if world.levels.is_due(world.now) {
         for life in world.nodes.values().filter_map(|node| node.life.as_ref()) {
             life.raise();
         }
     }
-    let asked = world.splits.ask(world.now, &stores(&world.nodes));
+    let asked = world.operators.splits.ask(world.now, &stores(&world.nodes));
     for (leader, shard, Wanted { store, at, .. }) in asked {
         let life = world.nodes[&leader].life.as_ref();
         life.expect("it lives").split(store, shard, at);
         world.note(&format!(
             "{leader} is asked to split {store:?}/{shard} at {at:?}"
         ));
+    }
+    let (chance, stores) = (&mut world.chance, stores(&world.nodes));
+    let wishes = world.operators.changes.ask(chance, world.now, &stores);
+    for (node, wish) in wishes {
+        let life = world.nodes[&node].life.as_ref();
+        let life = life.expect("it lives");
+        match wish {
+            Wish::Begin => life.begin_control(),
+            Wish::Change(token, op) => life.ask_control(token, op),
+        }
     }
 }
 

@@ -29,6 +29,11 @@ fn a_damaged_log_of_one_node_loses_nothing() {
 }
 
 #[test]
+fn what_is_changed_in_the_control_store_is_kept_once() {
+    run("control", 0..8);
+}
+
+#[test]
 fn shards_that_are_split_keep_all_promises() {
     run("calm-splits", 0..3);
 }

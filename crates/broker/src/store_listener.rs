@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use control::{Changed, Records};
+use control::{Changed, Records, Revision};
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store::Listener;
 use store_state::api::{Event, ShardNumber};
@@ -120,8 +120,8 @@ impl Listener for StoreListener {
         self.node.rim.control.view.begun();
     }
 
-    fn control_confirmed(&self) {
-        self.node.rim.control.view.confirmed();
+    fn control_confirmed(&self, revision: Revision) {
+        self.node.rim.control.view.confirmed(revision);
     }
 
     fn control_answered(&self, answer: Event) {

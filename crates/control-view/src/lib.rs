@@ -38,21 +38,40 @@ pub struct View {
 
 #[derive(Default, Debug)]
 struct Inner {
-    standing: Standing,
+    /// There are records, as far as the node knows.
+    has_begun: bool,
+    /// With the changes up to this one the copy can be believed.
+    needs: Option<Revision>,
     records: Records,
+}
+
+impl Inner {
+    fn standing(&self) -> Standing {
+        match self.needs {
+            Some(needs) if self.records.revision >= needs => Standing::Confirmed,
+            _ if self.has_begun => Standing::Unconfirmed,
+            _ => Standing::Unused,
+        }
+    }
 }
 
 impl View {
     /// How far it can be believed.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.inner.read().standing
+        self.inner.read().standing()
     }
 
     /// The last operation that it has.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.inner.read().records.revision
+    }
+
+    /// A copy of all records. Allocates for each name.
+    #[must_use]
+    pub fn records(&self) -> Records {
+        self.inner.read().records.clone()
     }
 
     /// A user; `None`: there is none of this name.
@@ -97,19 +116,21 @@ impl View {
 
     /// There are records in this cluster.
     pub fn begun(&self) {
-        let mut inner = self.inner.write();
-        inner.standing = inner.standing.max(Standing::Unconfirmed);
+        self.inner.write().has_begun = true;
     }
 
-    /// What it has is what the cluster has, or had a moment ago.
-    pub fn confirmed(&self) {
-        self.inner.write().standing = Standing::Confirmed;
+    /// With all changes up to this one the copy has whatever was changed before the process began.
+    pub fn confirmed(&self, revision: Revision) {
+        let mut inner = self.inner.write();
+        inner.has_begun = true;
+        // The first answer is enough.
+        inner.needs.get_or_insert(revision);
     }
 
     /// The replica was loaded. Takes over what it has, unless the view has more. True: it was taken over.
     pub fn loaded(&self, records: Records) -> bool {
         let mut inner = self.inner.write();
-        inner.standing = inner.standing.max(Standing::Unconfirmed);
+        inner.has_begun = true;
         let is_newer = records.revision > inner.records.revision;
         if is_newer {
             let before = std::mem::replace(&mut inner.records, records);
@@ -123,7 +144,7 @@ impl View {
     /// An operation has changed something. True: the view did not have it.
     pub fn changed(&self, changed: &Changed) -> bool {
         let mut inner = self.inner.write();
-        inner.standing = inner.standing.max(Standing::Unconfirmed);
+        inner.has_begun = true;
         let records = &mut inner.records;
         if changed.revision <= records.revision {
             return false;
@@ -173,7 +194,8 @@ mod tests {
         assert_eq!(view.standing(), Standing::Unused);
         assert!(view.changed(&changed(3)));
         assert_eq!(view.standing(), Standing::Unconfirmed);
-        view.confirmed();
+        view.confirmed(Revision(4));
+        assert_eq!(view.standing(), Standing::Unconfirmed);
         let records = |revision| Records {
             revision: Revision(revision),
             ..Records::default()

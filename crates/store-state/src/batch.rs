@@ -310,6 +310,9 @@ impl CorrelationId {
     /// The loop number of what threads that are no loops wait for.
     pub const THREADS: u16 = u16::MAX - 1;
 
+    /// The token of what a node asks the control store when its replica begins to serve; no thread has it.
+    pub const NODE_UP: u64 = u64::MAX;
+
     /// For what a leader says itself: nobody waits for it, and when the leadership ends nobody says it again.
     pub const LEADER: Self = Self {
         peer: u64::MAX,

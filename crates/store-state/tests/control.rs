@@ -45,7 +45,6 @@ struct Deaf;
 
 impl ControlOutlet for Deaf {
     fn changed(&mut self, _: Changed) {}
-    fn began(&mut self, _: Node, _: Incarnation) {}
 }
 
 fn header(now_ms: u64) -> Header {

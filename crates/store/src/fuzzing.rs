@@ -420,7 +420,6 @@ impl InboxOutlet for Deaf {
 
 impl ControlOutlet for Deaf {
     fn changed(&mut self, _: control::Changed) {}
-    fn began(&mut self, _: control::Node, _: control::Incarnation) {}
 }
 
 /// A machine, and how it is read beside its operations.

@@ -1,6 +1,7 @@
 //! What must hold, whatever happens (DESIGN, promises): each in a file of its own.
 
 mod calm;
+pub(crate) mod control;
 mod p01_acknowledged_is_kept;
 mod p03_routes;
 mod p04_in_order;
@@ -13,7 +14,7 @@ pub(crate) mod retained;
 mod retention;
 mod splits;
 
-use crate::node::stores;
+use crate::node::{seen, stores};
 use crate::world::World;
 
 /// What is checked now and then while things go wrong.
@@ -28,6 +29,7 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
     retention::check(&world.history)?;
     p03_routes::check(world)?;
     ranges::check(&stores(&world.nodes))?;
+    control::check(&seen(&world.nodes))?;
     replicas::check(world)
 }
 
@@ -36,5 +38,6 @@ pub(crate) fn check_all(world: &World) -> Result<(), String> {
     check(world)?;
     p01_acknowledged_is_kept::check(&world.history)?;
     p06_wills::check(&world.history)?;
+    control::check_all(&seen(&world.nodes), &world.operators.changes)?;
     retained::check(&world.history)
 }

@@ -5,15 +5,18 @@
 use std::collections::BTreeSet;
 
 use store::{Lead, Role};
+use store_state::api::StoreId;
 
-use crate::node::stores;
+use crate::node::{seen, stores};
 use crate::world::World;
 
 /// Why it is not quiet.
 pub(crate) fn check(world: &World) -> Result<(), String> {
     world.clients.are_done()?;
     super::p01_acknowledged_is_kept::check(&world.history)?;
-    world.splits.are_done()?;
+    world.operators.splits.are_done()?;
+    super::control::is_quiet(&seen(&world.nodes))?;
+    let role = |id: &u64| world.nodes[id].role;
     let mut known = None;
     for node in world.nodes.values() {
         let Some(life) = &node.life else {
@@ -31,7 +34,13 @@ pub(crate) fn check(world: &World) -> Result<(), String> {
             return Err(format!("node {} knows of {places:?} only", node.id));
         }
         let is_settled = |(leader, lead): &(u64, Lead)| {
-            lead.learners.is_empty() && has_places(world, *leader, &lead.voters)
+            let others = world.members().difference(&lead.voters);
+            let mut others = others.filter(|id| role(id) != Role::Leaves);
+            let are_wanted = match lead.store {
+                StoreId::Control => others.by_ref().eq(&lead.learners),
+                _ => lead.learners.is_empty(),
+            };
+            are_wanted && has_places(world, *leader, &lead.voters)
         };
         if !leads.iter().all(is_settled) {
             return Err(format!("replicas are not where they should be: {leads:?}"));
@@ -60,7 +69,12 @@ fn has_places(world: &World, leader: u64, voters: &BTreeSet<u64>) -> bool {
     is_count && voters.iter().all(may_vote) && may_lead
 }
 
-/// Only the voters have replicas, and these have applied the same.
+/// Whether a node is to have a replica.
+fn has_replica(lead: &Lead, node: u64) -> bool {
+    lead.voters.contains(&node) || lead.store == StoreId::Control && lead.learners.contains(&node)
+}
+
+/// Only the voters have replicas, or all members where every node is to have one, and these have applied the same.
 fn have_applied_the_same(world: &World) -> Result<(), String> {
     let mut applied = std::collections::BTreeMap::new();
     for node in world.nodes.values() {
@@ -73,7 +87,7 @@ fn have_applied_the_same(world: &World) -> Result<(), String> {
             let is_it = |lead: &Lead| (lead.store, lead.shard) == place;
             if !leads
                 .iter()
-                .any(|(_, lead)| is_it(lead) && lead.voters.contains(&node.id))
+                .any(|(_, lead)| is_it(lead) && has_replica(lead, node.id))
             {
                 return Err(format!("{place:?}: node {} has a replica still", node.id));
             }

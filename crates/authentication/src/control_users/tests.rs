@@ -81,7 +81,7 @@ fn put_group(view: &View, name: &str, group: Group) {
 fn view(name: &str, record: User) -> Arc<View> {
     let view = Arc::<View>::default();
     put(&view, name, Some(record));
-    view.confirmed();
+    view.confirmed(Revision(0));
     view
 }
 
@@ -211,7 +211,7 @@ fn without_a_chain_the_store_counts_once_it_has_a_user() {
     );
     view.begun();
     assert!(!authentication.is_empty());
-    view.confirmed();
+    view.confirmed(Revision(0));
     assert!(authentication.is_empty());
     put(&view, "ann", Some(user([secret("s")])));
     assert!(!authentication.is_empty());

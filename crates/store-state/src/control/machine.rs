@@ -111,8 +111,7 @@ impl Machine for ControlMachine {
     ) -> Result<Option<ControlReply>, TableError> {
         let (id, by, changes) = match op {
             ControlOp::Change { id, by, changes } => (id, by, changes),
-            ControlOp::NodeUp { node, incarnation } => {
-                outlet.began(*node, *incarnation);
+            ControlOp::NodeUp { .. } => {
                 let revision = self.revision;
                 return Ok(Some(ControlReply::Changed { revision }));
             }

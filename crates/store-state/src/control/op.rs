@@ -15,8 +15,8 @@ pub enum ControlOp {
         /// In this order: a later one finds what those before it have made.
         changes: Vec<Change>,
     },
-    /// Says nothing but that it was proposed by this process of this node, and changes nothing: a replica there that applies it
-    /// has whatever was changed before that process began.
+    /// Changes nothing: the answer has the revision that this process of this node has to know until it knows whatever was
+    /// changed before it began.
     NodeUp {
         /// The node.
         node: Node,
@@ -41,7 +41,4 @@ pub enum ControlReply {
 pub trait ControlOutlet {
     /// An operation has changed something. The machine has it already.
     fn changed(&mut self, changed: Changed);
-
-    /// A process of a node has said that it began, and what was said before that is applied here.
-    fn began(&mut self, node: Node, incarnation: Incarnation);
 }

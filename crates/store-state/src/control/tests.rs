@@ -15,8 +15,6 @@ impl ControlOutlet for Vec<Changed> {
     fn changed(&mut self, changed: Changed) {
         self.push(changed);
     }
-
-    fn began(&mut self, _: Node, _: Incarnation) {}
 }
 
 fn header(now_ms: u64) -> Header {

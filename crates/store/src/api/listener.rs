@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Changed, Records};
+use control::{Changed, Records, Revision};
 use mqtt_session::ApplicationMessage;
 use rustix::time::{ClockId, clock_gettime};
 use store_state::api::{Event, ShardNumber};
@@ -67,9 +67,8 @@ pub trait Listener: Send + Sync + 'static {
     /// There is a control store, as another node says.
     fn control_begun(&self) {}
 
-    /// The replica of the control store here has whatever was changed before this process began. May be called more than once. Called
-    /// with the lock of the shard held.
-    fn control_confirmed(&self) {}
+    /// With all changes up to this one, this node has whatever was changed before its process began. May be called more than once.
+    fn control_confirmed(&self, _revision: Revision) {}
 
     /// The answer to what a thread has asked the control store that is no event loop.
     fn control_answered(&self, _answer: Event) {}

@@ -66,10 +66,4 @@ impl ControlOutlet for Effects {
     fn changed(&mut self, changed: Changed) {
         self.listener.control_changed(&changed);
     }
-
-    fn began(&mut self, node: Node, incarnation: Incarnation) {
-        if node == self.process.node && incarnation >= self.process.incarnation {
-            self.listener.control_confirmed();
-        }
-    }
 }

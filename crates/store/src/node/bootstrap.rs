@@ -9,13 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Incarnation, Node};
 use store_state::CorrelationId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::api::listener::Listener;
-use crate::kinds::effects::Process;
 use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
 use crate::node::starts::{BoxedBootstrap, RunningShard};
@@ -51,11 +49,7 @@ pub(crate) fn maker<M: Kind>(services: &Arc<NodeServices>) -> Maker<M> {
     let services = Arc::clone(services);
     Box::new(move |shards, number| {
         let peers = services.known_peers.network.clone();
-        let process = Process {
-            node: Node(services.folder.node()),
-            incarnation: Incarnation(services.known_peers.incarnation()),
-        };
-        let routing = ShardRouting::new(process, peers);
+        let routing = ShardRouting::new(services.folder.node(), peers);
         let shard = Shard::new(number, shards, routing);
         let (invite, invited) = mpsc::channel(1);
         let (services, started) = (Arc::clone(&services), Arc::clone(&shard));

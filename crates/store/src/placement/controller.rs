@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consensus::{Birth, Group, GroupOptions, Mark, Origin, StartError};
+use control::Revision;
 use store_state::CorrelationId;
 use store_state::api::StoreId;
 use tokio::sync::{mpsc, watch};
@@ -67,7 +68,7 @@ pub(crate) struct ReplicaController<M: Kind> {
     pub(super) election: Option<JoinHandle<()>>,
     /// The replica that is here has not begun: nobody has confirmed the data folder yet.
     pub(super) waits: bool,
-    /// The start of this process is in the log of the replica.
+    /// The start of this process is in the log of the replica, or it was asked for.
     pub(super) has_recorded_start: bool,
     /// Since when this node leads the shard.
     pub(super) led_since: Option<Instant>,
@@ -151,6 +152,10 @@ impl<M: Kind> ReplicaController<M> {
                 recovered = recovered => recovered?,
             }
             self.has_recorded_start = true;
+            // Nobody else can have changed anything.
+            if M::BEGINS_LATER {
+                self.services.listener.control_confirmed(Revision(0));
+            }
         }
         self.serve(group);
         Ok(())
@@ -343,8 +348,13 @@ impl<M: Kind> ReplicaController<M> {
             && !self.has_recorded_start
             && let Some(op) = self.services.node_up::<M>()
         {
-            self.shard
-                .give(work(CorrelationId::NONE, op, true), OVERHEAD);
+            self.has_recorded_start = true;
+            let correlation_id = CorrelationId {
+                peer: 0,
+                loop_number: CorrelationId::THREADS,
+                token: CorrelationId::NODE_UP,
+            };
+            self.shard.give(work(correlation_id, op, true), OVERHEAD);
         }
     }
 

@@ -324,7 +324,6 @@ impl<M: Kind> Shard<M> {
             effects: Effects {
                 shard: self.number,
                 listener: Arc::clone(listener),
-                process: self.routing.process,
                 cursors: InboxCursors::default(),
                 weights: SlotWeights::new(descriptor.range),
                 events: Vec::new(),

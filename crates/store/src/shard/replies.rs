@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use store_state::CorrelationId;
 use store_state::api::{Event, Failure, LastSlot, Read};
+use store_state::control::ControlReply;
 
 use crate::api::listener::Listener;
 use crate::kinds::kind::Kind;
@@ -63,7 +64,13 @@ impl<M: Kind> Shard<M> {
     pub(super) fn give_out(&self, listener: &dyn Listener, outbox: Outbox<M::Op>) {
         give(listener, outbox.loops);
         for answer in outbox.threads {
-            listener.control_answered(answer);
+            match answer {
+                Event::Control {
+                    token: CorrelationId::NODE_UP,
+                    reply: ControlReply::Changed { revision },
+                } => listener.control_confirmed(revision),
+                answer => listener.control_answered(answer),
+            }
         }
         let for_store = !outbox.own.is_empty() || !outbox.split_off.is_empty();
         if for_store && let Some(shards) = self.shards() {

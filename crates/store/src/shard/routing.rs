@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::kinds::command::Command;
-use crate::kinds::effects::Process;
 use crate::leadership::state::{LeaderHint, Leadership};
 use crate::peers::network::Peers;
 use crate::shard::outstanding::Outstanding;
@@ -17,8 +16,6 @@ use crate::shard::work::Work;
 pub(crate) struct ShardRouting<O> {
     /// This node.
     pub(crate) node: u64,
-    /// This process of it.
-    pub(crate) process: Process,
     /// The other nodes; `None`: there are none.
     pub(crate) peers: Option<Arc<dyn Peers>>,
     /// Who leads.
@@ -32,10 +29,9 @@ pub(crate) struct ShardRouting<O> {
 }
 
 impl<O> ShardRouting<O> {
-    pub(crate) fn new(process: Process, peers: Option<Arc<dyn Peers>>) -> Self {
+    pub(crate) fn new(node: u64, peers: Option<Arc<dyn Peers>>) -> Self {
         Self {
-            node: process.node.0,
-            process,
+            node,
             peers,
             hint: watch::Sender::default(),
             sent: Mutex::new(Outstanding::new()),

@@ -90,8 +90,8 @@ impl Listener for Told {
         self.view.changed(changed);
     }
 
-    fn control_confirmed(&self) {
-        self.view.confirmed();
+    fn control_confirmed(&self, revision: control::Revision) {
+        self.view.confirmed(revision);
     }
 
     fn control_answered(&self, answer: Event) {

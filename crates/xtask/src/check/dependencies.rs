@@ -193,6 +193,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "broker-core",
             "config",
             "consensus",
+            "control",
+            "control-view",
             "guard",
             "hashing",
             "mqtt-client",

@@ -57,8 +57,6 @@ impl ControlOutlet for Outlet {
     fn changed(&mut self, changed: Changed) {
         self.0.changed(&changed);
     }
-
-    fn began(&mut self, _: control::Node, _: Incarnation) {}
 }
 
 impl Default for Store {

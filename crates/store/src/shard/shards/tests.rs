@@ -12,7 +12,6 @@ use store_state::{Level, Limits, NameHash};
 use tokio::time::Instant;
 
 use super::*;
-use crate::kinds::effects::Process;
 use crate::leadership::state::LeaderHint;
 use crate::peers::message::Answers;
 use crate::peers::network::Peers;
@@ -21,11 +20,6 @@ use crate::shard::retained::{PageRequest, Selection, Wanted};
 use crate::shard::routing::ShardRouting;
 
 type Inboxes = Shards<InboxMachine>;
-
-const PROCESS: Process = Process {
-    node: control::Node(1),
-    incarnation: control::Incarnation(1),
-};
 
 /// Hears what event loops are told.
 #[derive(Default)]
@@ -82,7 +76,7 @@ fn shards_of<M: Kind>(base: u16, peers: Option<Arc<dyn Peers>>) -> Arc<Shards<M>
     let map = ShardMap::open(folder.path(), base, NameHash::with_seed(3)).unwrap();
     let shards = Arc::new(Shards::new(map, Level::NEWEST));
     shards.set_maker(Box::new(move |shards, number| MadeShard {
-        shard: Shard::new(number, shards, ShardRouting::new(PROCESS, peers.clone())),
+        shard: Shard::new(number, shards, ShardRouting::new(1, peers.clone())),
         invite: mpsc::channel(1).0,
         start: Box::new(|| {}),
     }));
