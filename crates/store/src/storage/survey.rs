@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use consensus::{LogView, Mark};
 use serde::Serialize;
-use store_state::api::{PerStore, ShardNumber};
+use store_state::api::{PerStore, ShardNumber, StoreId};
 use store_state::control::ControlMachine;
 use store_state::inbox::InboxMachine;
 use store_state::retain::RetainMachine;
@@ -387,10 +387,15 @@ fn read_log<M: Kind>(log: &LogView, group: u64, mark: &Mark) -> Result<ShardLog,
     };
     let mut foreign = None;
     log.commands(group, span, |index, command: &Command| {
-        if let Command::Split(store, _) | Command::Raise(store, _) | Command::Compare(store) =
-            command
-            && *store == M::STORE
-        {
+        let is_own = match command {
+            Command::Split(store, _) | Command::Raise(store, _) | Command::Compare(store) => {
+                *store == M::STORE
+            }
+            // It is an entry of the session store, whichever store begins.
+            Command::Begin(_) => M::STORE == StoreId::Session,
+            _ => false,
+        };
+        if is_own {
             found.replay_entries += u64::from(covered.is_none_or(|covered| covered < index));
             return;
         }
