@@ -3,23 +3,38 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_state::CorrelationId;
-use store_state::Level;
+use consensus::Log;
 use store_state::api::{ShardNumber, StoreId};
 use store_state::control::{ControlMachine, ControlOp};
 use store_state::session::SessionMachine;
+use store_state::{CorrelationId, Descriptor, Level};
 use tokio::time::timeout;
 
+use crate::api::listener::Listener;
 use crate::api::shard_set::ShardSet;
 use crate::kinds::command::Command;
+use crate::kinds::group::group_of;
 use crate::shard::begin::CONTROL_SHARD;
 use crate::shard::request::{weigh, work};
+use crate::storage::tables::Tables;
 
 /// The shard of the session store whose log says that the control store begins: the one with the first slot.
 const BEGINS: ShardNumber = 0;
 
 /// How long the shard of the control store may take to be led once it has begun.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether the control store has begun, as a data folder says: it has a replica or had one, or the tables of its session shard say
+/// so. Tables that cannot be read say nothing here: their shard tells of the damage.
+pub(super) fn has_begun(log: &Log, session: &Tables) -> bool {
+    let group = group_of::<ControlMachine>(CONTROL_SHARD);
+    let says_so = || {
+        let table = session.shard(u64::from(BEGINS)).ok()?;
+        let descriptor = Descriptor::of_table(&table).ok()??;
+        Some(descriptor.has_begun_control)
+    };
+    log.has_replica(group) || log.has_deleted(group) || says_so().unwrap_or_default()
+}
 
 /// Why the control store has not begun.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +51,8 @@ pub enum BeginError {
 pub struct ControlStore {
     pub(super) session: Arc<ShardSet<SessionMachine>>,
     pub(super) control: Arc<ShardSet<ControlMachine>>,
+    /// Whether the data folder said at the start that the store has begun.
+    pub(super) had_begun: bool,
 }
 
 impl ControlStore {
@@ -68,7 +85,15 @@ impl ControlStore {
         self.session.leader(BEGINS)
     }
 
-    /// Waits until a node leads the shard of the control store, as far as this one knows.
+    /// The event loops have started. A node that hears no other one yet has no replica, and knows by its data folder that there
+    /// are records.
+    pub(super) fn tell(&self, listener: &dyn Listener) {
+        if self.had_begun {
+            listener.control_begun();
+        }
+    }
+
+    /// Waits until a node that can be reached leads the shard of the control store, as far as this one knows.
     pub async fn until_led(&self) {
         self.control.is_led(CONTROL_SHARD).await;
     }

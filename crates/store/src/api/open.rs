@@ -17,7 +17,7 @@ use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
 use tokio::sync::{Semaphore, watch};
 
-use crate::api::control::ControlStore;
+use crate::api::control::{ControlStore, has_begun};
 use crate::api::error::{OpenError, because};
 use crate::api::levels::{LeveledShards, Levels};
 use crate::api::listener::Listener;
@@ -120,6 +120,7 @@ impl Store {
         settle_level(&folder, is_new, options.level, || {
             shown(&places.inbox.tables, &log)
         })?;
+        let had_begun = has_begun(&log, &places.session.tables);
         let (threads, starts) = StoreThreads::new(ThreadCounts {
             first: options.threads,
             most: options.threads_most,
@@ -186,6 +187,7 @@ impl Store {
         let control_store = ControlStore {
             session: Arc::clone(&session),
             control: Arc::clone(&control),
+            had_begun,
         };
         let store = Self {
             levels,

@@ -350,12 +350,13 @@ impl<M: Kind> ShardSet<M> {
         is_split.then_some(()).ok_or(SplitError::Overtaken)
     }
 
-    /// Waits until a shard is led, as far as this node knows.
+    /// Waits until a shard is led by a node that can be reached, as far as this node knows.
     pub(super) async fn is_led(&self, number: ShardNumber) {
         if let Some(shard) = self.get(number) {
             let mut hint = shard.routing.hint.subscribe();
+            let is_led = |hint: &LeaderHint| hint.leader != 0 && hint.is_reachable;
             // An error: the store itself is gone.
-            let _ = hint.wait_for(|hint| hint.leader != 0).await;
+            let _ = hint.wait_for(is_led).await;
         }
     }
 

@@ -106,6 +106,7 @@ impl Store {
         self.inbox.begin(listener);
         self.retain.begin(listener);
         self.control.begin(listener);
+        self.control_store.tell(listener);
     }
 
     /// The splits of the shards that this node leads.
