@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use peer_protocol::{NodeRequest, PeerRequest, Refusal};
 use store_state::api::{Event, Failure};
 use store_state::control::{ControlOp, ControlReply};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::control_waiting::{IN_FORCE_WAIT, begin_here};
 use crate::node::Node;
@@ -25,8 +25,9 @@ use crate::node::Node;
 /// How long a change waits for a node that leads the store.
 const LEADER_WAIT: Duration = Duration::from_secs(3);
 
-/// How long a change waits for its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a change may take until it is made. The HTTP port waits ten seconds, and would say then that the request did not arrive;
+/// [`IN_FORCE_WAIT`] comes behind this.
+const PATIENCE: Duration = Duration::from_millis(6_500);
 
 /// Makes all changes or none, and waits until they count at all nodes that can be reached. Within a runtime that has timers.
 ///
@@ -41,7 +42,9 @@ pub(crate) async fn change(
     control::check(&by, &changes, &Bounds::FIXED).map_err(ChangeError::Refused)?;
     let place = waiting.place();
     let _place = place.ok_or_else(|| unavailable(&"too many changes are waiting at this node"))?;
-    begin(&node).await?;
+    let deadline = Instant::now() + PATIENCE;
+    let begun = timeout_at(deadline, begin(&node)).await;
+    begun.map_err(|_| unavailable(&"the control store has not begun in time"))??;
     let store = node.store();
     if timeout(LEADER_WAIT, store.control_store.until_led())
         .await
@@ -59,7 +62,7 @@ pub(crate) async fn change(
     store
         .control_store
         .ask(token, ControlOp::Change { id, by, changes });
-    let answer = timeout(PATIENCE, answer).await;
+    let answer = timeout_at(deadline, answer).await;
     waiting.forget(token);
     match answer {
         Ok(Ok(Event::Control { reply, .. })) => match reply {
