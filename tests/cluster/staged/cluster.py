@@ -24,6 +24,8 @@ from .network import network
 
 MQTT, CLUSTER, HTTP = 1883, 8899, 8091
 STORES = ("session", "inbox", "retain")
+# The store of users, groups and rules, which is there from the first change on.
+CONTROL = "control"
 
 # Time for members to find each other, elect leaders, and settle after a fault.
 SETTLE_S = DEADLINE_S
@@ -68,7 +70,7 @@ class Node:
                 # Its network has nobody else in it; what a secret does is in test_security.py.
                 "insecure": True,
             },
-            "allowAnonymous": True,
+            "allowAnonymous": self.cluster.allow_anonymous,
             "http": http,
         }
 
@@ -167,15 +169,18 @@ class Cluster:
     """Context manager. `size` nodes are formed at once, as the reports do: the first with `bootstrap`, the
     others after it in order. With `disks`, each has a disk of its own; the clock of the node
     `clocked` can jump; `binary` is the program that its nodes are started with; `places` gives addresses, if not
-    those of `network()`."""
+    those of `network()`; `allow_anonymous` is the option of that name, `None` for its default."""
 
-    def __init__(self, size=3, sets=None, *, disks=False, clocked=None, binary=BINARY, places=None):
+    def __init__(
+        self, size=3, sets=None, *, disks=False, clocked=None, binary=BINARY, places=None, allow_anonymous=True
+    ):
         self._temporary = tempfile.TemporaryDirectory(prefix="heraldmq-cluster-")
         self.folder = pathlib.Path(self._temporary.name)
         self.token = self.folder / "token"
         self.token.write_text("for-tests-only")
         self.sets = sets or {}
         self.binary = binary
+        self.allow_anonymous = allow_anonymous
         self.nodes: list[Node] = []
         self._numbers = itertools.count(1)
         self.processes: list[Broker] = []
@@ -217,7 +222,8 @@ class Cluster:
         members = {view["node"] for view in views}
         up = [{n["node"] for n in view["nodes"] if n["reach"] == "up"} for view in views]
         leaders = [{(s["store"], s["shard"]): s["leader"] for s in view["shards"]} for view in views]
-        agreed = all(view == leaders[0] for view in leaders) and {store for store, _ in leaders[0]} == set(STORES)
+        stores = {store for store, _ in leaders[0]} - {CONTROL}
+        agreed = all(view == leaders[0] for view in leaders) and stores == set(STORES)
         return agreed and all(view == members for view in up) and set(leaders[0].values()) <= members
 
     def spread(self):
