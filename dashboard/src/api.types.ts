@@ -1,6 +1,6 @@
 // Generated from docs/reference/openapi.json by `npm run types`; not to be edited.
 
-export type AccessEffects = { clients_ended: Amount | null; would: Would };
+export type AccessEffects = { at_least: boolean; clients_ended: Amount | null; would: Would };
 export type AccessGroup = { class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] };
 export type AccessRules = { lines: (string)[]; revision: RevisionNumber };
 export type AccessStanding = "unused" | "unconfirmed" | "confirmed";

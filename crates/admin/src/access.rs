@@ -48,13 +48,6 @@ pub struct Made {
 /// A change that is waited for.
 pub type Changing = BoxFuture<'static, Result<Made, ChangeError>>;
 
-/// What a change would do to clients.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Effects {
-    /// How many connected clients of the cluster it would disconnect; `None`: not known.
-    pub clients_ended: Option<usize>,
-}
-
 /// The control store, as the API sees it. Methods without a future wait for short locks only.
 pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// The records as this node has them.
@@ -65,9 +58,6 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
 
     /// Makes all changes or none. Answered when they count at all nodes, or a few seconds after they were made.
     fn change(&self, by: By, changes: Vec<Change>) -> Changing;
-
-    /// What changes would do to clients. They are not made.
-    fn effects(&self, changes: &[Change]) -> Effects;
 
     /// Hashes a password with argon2id, on a thread that may take some 30 ms, and never on more threads than logins use.
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admin::problem::{Kind, Problem};
-use admin::{Access, Asked, Changing, Effects};
+use admin::{Access, Asked, Changing};
 use authentication::{StoredAs, stored_as};
 use control::{By, Change, Verifier};
 use control_view::View;
@@ -36,10 +36,6 @@ impl Access for NodeAccess {
 
     fn change(&self, by: By, changes: Vec<Change>) -> Changing {
         control_requests::change(Arc::clone(&self.node), by, changes).boxed()
-    }
-
-    fn effects(&self, _: &[Change]) -> Effects {
-        Effects::default()
     }
 
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {

@@ -181,8 +181,11 @@ pub struct NewAccessRules {
 pub struct AccessEffects {
     /// What would become of the record.
     pub would: Would,
-    /// How many connected clients would be disconnected; `null`: not known.
+    /// How many connected clients of the cluster would be disconnected, by their user names; `null`: not known, because not all nodes have answered.
     pub clients_ended: Option<Amount>,
+    /// True: there are more than `clients_ended`, which is 10,000 then. Missing if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
 }
 
 /// What a change would make of a record.

@@ -82,6 +82,7 @@ fn said(effects: &AccessEffects) -> String {
     let would = serde_json::to_value(effects.would).expect("a word is JSON");
     let would = would.as_str().unwrap_or_default();
     let ended = match effects.clients_ended {
+        Some(count) if effects.at_least => format!("at least {}", count.0),
         Some(count) => count.0.to_string(),
         None => "not known".to_owned(),
     };

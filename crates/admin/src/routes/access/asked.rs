@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -15,10 +15,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
+use super::effects::ended;
 use super::judge::{judge, would};
 use crate::access::{Access, ChangeError, Made};
-use crate::api::{AccessEffects, Amount};
+use crate::api::AccessEffects;
 use crate::api_state::{Api, Turn};
+use crate::backend::Broker;
 use crate::cluster::NodeId;
 use crate::problem::{Kind, Problem};
 use crate::rights::{self, Caller, Untold, Who};
@@ -125,6 +127,8 @@ pub(crate) struct Asked {
     pub(super) condition: Condition,
     pub(super) is_dry_run: bool,
     by: By,
+    /// Who knows which clients are connected.
+    broker: Arc<dyn Broker>,
     _turn: Turn,
 }
 
@@ -145,6 +149,7 @@ impl FromRequestParts<Api> for Asked {
             condition: Condition::read(&parts.headers)?,
             is_dry_run: is_dry_run.unwrap_or_default(),
             access,
+            broker: FromRef::from_ref(api),
             _turn: Turn::from_request_parts(parts, api).await?,
         })
     }
@@ -196,12 +201,11 @@ impl Asked {
         if self.is_dry_run {
             let view = self.access.view();
             judge(&view, &change).map_err(refuse)?;
-            let changes = [change];
-            let effects = self.access.effects(&changes);
-            let [change] = &changes;
+            let ended = ended(&self.broker, &view, &change.put).await;
             let answer = AccessEffects {
                 would: would(&view, &change.put),
-                clients_ended: effects.clients_ended.map(|count| Amount(count as u64)),
+                clients_ended: ended.map(|ended| ended.clients),
+                at_least: ended.is_some_and(|ended| ended.is_least),
             };
             return Ok(Outcome::Dry(
                 (Extension(Untold), Json(answer)).into_response(),

@@ -3,9 +3,11 @@
 //! Invariant: no answer, log line or event has a password, a hash or a secret, but the one answer to the request that has
 //! generated the secret.
 //!
-//! `asked.rs`: what all changes have in common. `judge.rs`: what the store would say, for dry runs.
+//! `asked.rs`: what all changes have in common. `judge.rs`: what the store would say, and `effects.rs`: whom a change would
+//! disconnect, for dry runs.
 
 mod asked;
+mod effects;
 pub(super) mod groups;
 mod judge;
 mod proof;

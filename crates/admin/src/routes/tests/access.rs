@@ -5,6 +5,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::ChangeError;
+use crate::api::ClientState;
+use crate::page::MissingReason;
 
 fn stage() -> Stage {
     Stage::new(Fake::default())
@@ -406,7 +408,8 @@ async fn rules_are_replaced_as_a_whole() {
 
 #[tokio::test]
 async fn a_dry_run_says_what_a_change_would_do_and_changes_nothing() {
-    let stage = stage();
+    let clients = ["a", "b", "c"].map(str::to_owned);
+    let stage = Stage::new(Fake::with_clients(clients.into()));
     sent(
         &stage,
         "POST",
@@ -416,30 +419,56 @@ async fn a_dry_run_says_what_a_change_would_do_and_changes_nothing() {
     )
     .await;
     let (revision, hashed) = (stage.store.view().revision(), *stage.store.hashed.lock());
-    for (method, path, body, would) in [
+    for (method, path, body, would, ended) in [
         (
             "POST",
             "/users",
             json!({"name": "bob", "password": "x"}),
             "create",
+            0,
         ),
-        ("PUT", "/users/ann", json!({"generate": true}), "replace"),
-        ("PUT", "/users/ann", json!({}), "keep"),
-        ("DELETE", "/users/ann", Value::Null, "remove"),
+        ("PUT", "/users/ann", json!({"generate": true}), "replace", 3),
+        ("PUT", "/users/ann", json!({}), "keep", 0),
+        ("PUT", "/users/ann", json!({"note": "x"}), "replace", 0),
+        (
+            "PUT",
+            "/users/ann",
+            json!({"client_ids": "x"}),
+            "replace",
+            3,
+        ),
+        ("PUT", "/users/ann", json!({"enabled": false}), "replace", 3),
+        (
+            "PUT",
+            "/users/ann",
+            json!({"ends_at": "2020-01-02T03:04:05Z"}),
+            "replace",
+            3,
+        ),
+        (
+            "PUT",
+            "/users/ann",
+            json!({"ends_at": "2999-01-02T03:04:05Z"}),
+            "replace",
+            0,
+        ),
+        ("DELETE", "/users/ann", Value::Null, "remove", 3),
         (
             "POST",
             "/users/ann/password",
             json!({"password": "y"}),
             "replace",
+            3,
         ),
-        ("POST", "/groups", json!({"name": "g"}), "create"),
+        ("POST", "/groups", json!({"name": "g"}), "create", 0),
         (
             "PUT",
             "/rules",
             json!({"lines": ["deny all all"]}),
             "create",
+            0,
         ),
-        ("PUT", "/rules", json!({"lines": []}), "keep"),
+        ("PUT", "/rules", json!({"lines": []}), "keep", 0),
     ] {
         let condition: &[_] = if path == "/rules" {
             &[("if-match", "*")]
@@ -454,7 +483,7 @@ async fn a_dry_run_says_what_a_change_would_do_and_changes_nothing() {
             condition,
         )
         .await;
-        let expected = json!({"would": would, "clients_ended": 3});
+        let expected = json!({"would": would, "clients_ended": ended});
         assert_eq!(
             (answer.status, answer.json()),
             (StatusCode::OK, expected),
@@ -578,5 +607,38 @@ async fn a_password_that_stays_is_the_one_that_was_read() {
             Some(expected),
             "{method} {path}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_connected_clients_of_the_user_in_the_whole_cluster() {
+    let clients = |count: usize| (0..count).map(|number| format!("c{number:05}")).collect();
+    for (count, lacks, expected) in [
+        (10_000, None, json!({"clients_ended": 10_000})),
+        (
+            10_001,
+            None,
+            json!({"clients_ended": 10_000, "at_least": true}),
+        ),
+        (
+            2,
+            Some(MissingReason::NoLeader),
+            json!({"clients_ended": 2}),
+        ),
+        (2, Some(MissingReason::Down), json!({"clients_ended": null})),
+        (2, Some(MissingReason::Busy), json!({"clients_ended": null})),
+    ] {
+        let stage = Stage::new(Fake::with_clients(clients(count)));
+        let body = json!({"name": "ann", "password": "x"});
+        sent(&stage, "POST", "/users", body, &[]).await;
+        *stage.fake.lacks.lock() = lacks;
+        let path = "/users/ann?dry_run=true";
+        let answer = sent(&stage, "DELETE", path, Value::Null, &[]).await;
+        let mut expected = expected;
+        expected["would"] = "remove".into();
+        assert_eq!(answer.json(), expected, "{count} {lacks:?}");
+        let filter = stage.fake.last_filter.lock().clone().unwrap();
+        let asked = (filter.user.as_deref(), filter.state);
+        assert_eq!(asked, (Some("ann"), Some(ClientState::Connected)));
     }
 }

@@ -26,7 +26,7 @@ use crate::api::{
 use crate::cluster::{
     Change, ClusterStatus, NodeId, NodeState, NodeStatus, Reach, ShardStatus, StoreName, Version,
 };
-use crate::page::Found;
+use crate::page::{Found, Missing, MissingReason};
 use crate::problem::{Kind, Problem};
 use crate::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
@@ -60,6 +60,10 @@ pub(super) struct Fake {
     is_silent: bool,
     nodes_asked: AtomicUsize,
     lists_asked: AtomicUsize,
+    /// Whose list was asked for last.
+    pub(super) last_filter: Mutex<Option<ClientFilter>>,
+    /// Why a part of a list of clients is missing.
+    pub(super) lacks: Mutex<Option<MissingReason>>,
 }
 
 impl Fake {
@@ -348,11 +352,18 @@ impl Broker for Fake {
         gathered(Vec::new())
     }
 
-    fn clients(&self, _: ClientFilter, range: Range) -> Asked<Found<ClientRow>> {
+    fn clients(&self, filter: ClientFilter, range: Range) -> Asked<Found<ClientRow>> {
         if self.is_silent {
             self.lists_asked.fetch_add(1, Ordering::Relaxed);
             return pending().boxed();
         }
+        *self.last_filter.lock() = Some(filter);
+        let missing = |reason| Missing {
+            node: None,
+            node_name: String::new(),
+            reason,
+            missing: Vec::new(),
+        };
         let is_behind = |id: &&String| range.after.as_ref().is_none_or(|after| *id > after);
         let rest: Vec<&String> = self.clients.iter().filter(is_behind).collect();
         let limit = usize::from(range.limit);
@@ -362,7 +373,7 @@ impl Broker for Fake {
             last: last.map(|row| row.client_id.clone()),
             scanned: items.len() as u64,
             items,
-            partial: Vec::new(),
+            partial: self.lacks.lock().map(missing).into_iter().collect(),
         };
         async move { Ok(found) }.boxed()
     }

@@ -16,7 +16,7 @@ use store_state::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Access, Asked, ChangeError, Changing, Effects, Made};
+use crate::{Access, Asked, ChangeError, Changing, Made};
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -116,11 +116,6 @@ impl Access for Store {
         let missing = self.missing.lock().clone();
         let made = changed.map(|revision| Made { revision, missing });
         async move { made }.boxed()
-    }
-
-    fn effects(&self, _: &[Change]) -> Effects {
-        let clients_ended = Some(3);
-        Effects { clients_ended }
     }
 
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {
