@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{By, Change, Refused, Revision, Verifier};
 use control_view::View;
@@ -55,6 +56,9 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
 
     /// The node that answers, as changes name it.
     fn node(&self) -> control::Node;
+
+    /// For how long this node has not known whether its copy is current; zero while it does.
+    fn age(&self) -> Duration;
 
     /// Makes all changes or none. Answered when they count at all nodes, or a few seconds after they were made.
     fn change(&self, by: By, changes: Vec<Change>) -> Changing;

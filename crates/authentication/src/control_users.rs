@@ -37,6 +37,8 @@ const MODELS: usize = 16;
 const UNCONFIRMED: &str =
     "the node has not heard yet whether its copy of the control store is up to date";
 
+const REFUSED: &str = "the node's copy of the control store may be out of date, and control.refuseStaleAfterSeconds has passed";
+
 /// What judges users of the control store; one for each process, whatever chains are configured.
 #[derive(Debug)]
 pub(crate) struct ControlUsers {
@@ -82,16 +84,31 @@ impl ControlUsers {
         }
     }
 
+    /// Why rules of a user who has logged in, or of its groups, cannot be read; `None`: they can, as far as that was tried.
+    pub(crate) fn unreadable_rules(&self) -> Option<String> {
+        self.rules.unreadable(&self.view)
+    }
+
+    /// Whether there may be users, by a view that can be believed. An error: why it cannot be.
+    fn counts(&self) -> Result<bool, &'static str> {
+        match self.view.standing() {
+            Standing::Unused => Ok(false),
+            Standing::Unconfirmed => Err(UNCONFIRMED),
+            Standing::Confirmed if self.view.is_refused() => Err(REFUSED),
+            Standing::Confirmed => Ok(true),
+        }
+    }
+
     /// The keys of a user for a mechanism; `None`: it is unknown, or has none.
     pub(crate) fn scram_keys(
         &self,
         name: &str,
         mechanism: Mechanism,
     ) -> Result<Option<Found>, Denial> {
-        match self.view.standing() {
-            Standing::Unused => return Ok(None),
-            Standing::Unconfirmed => return Err(self.unavailable(UNCONFIRMED)),
-            Standing::Confirmed => {}
+        match self.counts() {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(reason) => return Err(self.unavailable(reason)),
         }
         let found = self.view.user(name).map(|user| {
             let keys = keys_of(&user.record, mechanism)?;
@@ -179,10 +196,10 @@ impl ControlUsers {
         let (Some(name), Some(password)) = (&credentials.username, &credentials.password) else {
             return Opinion::Ignore;
         };
-        match self.view.standing() {
-            Standing::Unused => return Opinion::Ignore,
-            Standing::Unconfirmed => return Opinion::Failed(UNCONFIRMED.to_owned()),
-            Standing::Confirmed => {}
+        match self.counts() {
+            Ok(true) => {}
+            Ok(false) => return Opinion::Ignore,
+            Err(reason) => return Opinion::Failed(reason.to_owned()),
         }
         for _ in 0..TRIES {
             let Some(user) = self.view.user(name) else {

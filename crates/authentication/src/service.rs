@@ -109,6 +109,13 @@ impl Authentication {
         self.chain.read().is_empty()
     }
 
+    /// Why rules of a user of the control store, or of its groups, cannot be read by this version, so that clients of that user
+    /// are refused. `None`: nobody has tried to log in as such a user, or it was changed since.
+    #[must_use]
+    pub fn unreadable_rules(&self) -> Option<String> {
+        self.shared.control.unreadable_rules()
+    }
+
     /// Asks the chain. `reply` is called once, from another thread. Look at
     /// [`Authentication::is_crowded`] before.
     pub fn authenticate(

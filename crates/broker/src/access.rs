@@ -1,6 +1,7 @@
 //! Users, groups and rules as the HTTP API sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::problem::{Kind, Problem};
 use admin::{Access, Asked, Changing};
@@ -10,6 +11,7 @@ use control_view::View;
 use futures_util::FutureExt as _;
 use zeroize::Zeroizing;
 
+use crate::control::control_age;
 use crate::control_requests;
 use crate::node::Node;
 
@@ -32,6 +34,10 @@ impl Access for NodeAccess {
 
     fn node(&self) -> control::Node {
         control::Node(self.node.store().node())
+    }
+
+    fn age(&self) -> Duration {
+        control_age(&self.node)
     }
 
     fn change(&self, by: By, changes: Vec<Change>) -> Changing {

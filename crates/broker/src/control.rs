@@ -385,6 +385,18 @@ pub(crate) fn without_leader(node: &Node) -> Vec<(StoreId, u16)> {
     store.without_leader(LEADERLESS)
 }
 
+/// For how long this node has not known whether its copy of the control store is current; has logins refused by a copy that is
+/// too old, and taken again by one that is not.
+pub(crate) fn control_age(node: &Node) -> Duration {
+    let control = &node.rim.control;
+    let led = |store: &store::Store| store.leader(StoreId::Control, 0).is_some();
+    let is_led = node.opened_store().is_some_and(led);
+    let now_ms = node.rim.clock.now_ms();
+    let seen = control.age.look(control.view.standing(), is_led, now_ms);
+    control.view.refuse(seen.is_refused);
+    seen.age
+}
+
 fn no_member(node: u64) -> Refusal {
     Refusal::Unknown(format!("there is no member {node:016x}"))
 }

@@ -16,6 +16,7 @@ use control_view::View;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::control_age::ControlAge;
 use crate::control_waiting::ControlWaiting;
 
 /// What a node knows of the control store, and what it has taken over of that.
@@ -26,6 +27,10 @@ pub(crate) struct ControlChanges {
     pub(crate) changed: Notify,
     /// What this node has asked the store.
     pub(crate) waiting: ControlWaiting,
+    /// How long the view may have been out of date.
+    pub(crate) age: ControlAge,
+    /// Why the rules for everybody cannot be read, if they cannot.
+    mistake: Mutex<Option<String>>,
     /// The rules for everybody that count. Held while settings are replaced, so that neither a reload nor a change undoes the
     /// other.
     pub(crate) list: Mutex<Arc<Rules>>,
@@ -37,6 +42,8 @@ impl ControlChanges {
             view,
             changed: Notify::new(),
             waiting: ControlWaiting::default(),
+            age: ControlAge::default(),
+            mistake: Mutex::default(),
             list: Mutex::default(),
         }
     }
@@ -60,9 +67,16 @@ impl ControlChanges {
         self.changed.notify_one();
     }
 
+    /// Why the rules for everybody cannot be read by this version: the first mistake. `None`: they can.
+    pub(crate) fn mistake(&self) -> Option<String> {
+        self.mistake.lock().clone()
+    }
+
     /// The rules for everybody as the view has them now; what was, if they cannot be read.
     pub(crate) fn compiled(&self, before: &Arc<Rules>) -> Arc<Rules> {
         let list = self.view.rules();
+        let mut mistake = self.mistake.lock();
+        *mistake = None;
         match Rules::parse(&list.record.0.join("\n")) {
             Ok(rules) if rules == **before => Arc::clone(before),
             Ok(rules) => Arc::new(rules),
@@ -73,6 +87,7 @@ impl ControlChanges {
                     mistakes = mistakes.len(),
                     "the rules for everybody cannot be read and stay as they were: {first}"
                 );
+                *mistake = Some(first);
                 Arc::clone(before)
             }
         }

@@ -19,6 +19,7 @@ mod cluster_bans;
 mod cluster_time;
 mod clustered;
 mod control;
+mod control_age;
 mod control_changes;
 mod control_requests;
 mod control_waiting;
@@ -312,6 +313,8 @@ impl Broker {
             None => node,
         };
         configure_rights(&node.rim.rights, &config.http)?;
+        let age = &node.rim.control.age;
+        age.configure(config.control.refuse_stale_after);
         let node = Arc::new(node);
         connect(&node);
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
@@ -452,6 +455,8 @@ impl Broker {
             tls.reload(&mut reread);
         }
         self.inspect.alarms.configure(&config.attention);
+        let age = &self.node.rim.control.age;
+        age.configure(config.control.refuse_stale_after);
         self.node.guard.reload(&config.abuse);
         let keys = configure_rights(&self.node.rim.rights, &config.http);
         reread.tell("HTTP keys", reread::http_keys(config), keys.is_ok());

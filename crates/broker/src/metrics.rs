@@ -23,7 +23,7 @@ use store_state::api::{PerStore, StoreId};
 
 use crate::certificate_metrics::CertificateCollector;
 use crate::clustered::name_of;
-use crate::control::{reach, without_leader};
+use crate::control::{control_age, reach, without_leader};
 use crate::listeners::Listening;
 use crate::node::Node;
 use admin::cluster::Reach;
@@ -736,6 +736,10 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
     let unit = Some(&Unit::Seconds);
     let metric = encoder.encode_descriptor("clock_offset", help, unit, MetricType::Gauge)?;
     ConstGauge::new(offset_ms as f64 / 1_000.0).encode(metric)?;
+    let help = "How long this node has not known whether its copy of users, groups and rules is current; 0 while it hears the \
+                leader of the control store, and while nothing was ever changed";
+    let metric = encoder.encode_descriptor("control_age", help, unit, MetricType::Gauge)?;
+    ConstGauge::new(control_age(node).as_secs_f64()).encode(metric)?;
     let name = "store_shards_without_leader";
     let help = "Shards that no node has led for 10 s, as far as this node knows";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

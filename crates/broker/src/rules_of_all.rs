@@ -53,11 +53,13 @@ pub(crate) fn replace(node: &Node, settings: impl FnOnce(&Node) -> Settings) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Instant;
 
     use authorization::{Action, Client};
     use config::{Config, UnixListenerConfig};
     use control::{Changed, Revision, RuleList, Stored};
+    use control_view::Standing;
 
     use super::*;
     use crate::Broker;
@@ -98,20 +100,72 @@ mod tests {
         }
     }
 
-    #[test]
-    fn rules_for_everybody_count_from_their_change_on_and_over_a_reload() {
-        let folder = tempfile::tempdir().unwrap();
+    fn config(folder: &Path) -> Config {
         let mut config = Config {
-            data_dir: folder.path().join("data"),
+            data_dir: folder.join("data"),
             event_loops: std::num::NonZeroU8::new(1).map(Into::into),
             ..Config::default()
         };
         config.http.enable = false;
         config.mqtt_server_config.tcp_listeners = Vec::new();
         config.mqtt_server_config.unix_listeners = vec![UnixListenerConfig {
-            path: folder.path().join("mqtt"),
+            path: folder.join("mqtt"),
             ..UnixListenerConfig::default()
         }];
+        config
+    }
+
+    /// Waits until these alarms about the control store are raised, and no others.
+    fn wait_for_alarms(broker: &Broker, expected: &[(&str, &str)]) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let raised = broker.inspect.alarms.raised();
+            let raised = raised.iter().map(|of| (&*of.name, &*of.subject));
+            let raised: Vec<_> = raised
+                .filter(|(name, _)| name.starts_with("control_"))
+                .collect();
+            if raised == expected {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{raised:?} in time, not {expected:?}"
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_copy_that_may_be_out_of_date_is_an_alarm_and_refused_if_it_is_so_configured() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path());
+        let broker = Broker::start(&config).unwrap();
+        let control = &broker.node.rim.control;
+        // Somebody else has a store, and this node has never heard a leader of it.
+        control.view.begun();
+        control.age.look(Standing::Confirmed, true, 1);
+        wait_for_alarms(&broker, &[("control_stale", "")]);
+        assert!(!control.view.is_refused());
+        config.control.refuse_stale_after = Some(Duration::from_secs(60));
+        broker.reload(&config).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !control.view.is_refused() {
+            assert!(Instant::now() < deadline, "logins are not refused in time");
+            std::thread::yield_now();
+        }
+        config.control.refuse_stale_after = None;
+        broker.reload(&config).unwrap();
+        while control.view.is_refused() {
+            assert!(Instant::now() < deadline, "logins are refused for ever");
+            std::thread::yield_now();
+        }
+        broker.shutdown();
+    }
+
+    #[test]
+    fn rules_for_everybody_count_from_their_change_on_and_over_a_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path());
         let broker = Broker::start(&config).unwrap();
         assert!(is_open(&broker));
         put(&broker, 1, "deny all publish t");
@@ -122,8 +176,10 @@ mod tests {
         put(&broker, 2, "forbid all publish t");
         broker.reload(&config).unwrap();
         assert!(!is_open(&broker));
+        wait_for_alarms(&broker, &[("control_rules", "rules")]);
         put(&broker, 3, "allow all publish t");
         wait_for(&broker, true);
+        wait_for_alarms(&broker, &[]);
         broker.shutdown();
     }
 }

@@ -33,8 +33,8 @@ pub use listeners::{
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
-    DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom, Permission, PostgresConfig,
-    SessionOfAnotherUser,
+    ControlConfig, DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom, Permission,
+    PostgresConfig, SessionOfAnotherUser,
 };
 
 /// The largest packet that can be allowed, in bytes. MQTT could announce 268,435,455 (5.0 §2.1.4), but a message
@@ -133,6 +133,7 @@ options! {
         group "mqttServerConfig" => mqtt_server_config: MqttServerConfig;
         group "clusterConfig" => cluster_config: ClusterConfig;
         group "authentication" => authentication: AuthenticationConfig;
+        group "control" => control: ControlConfig;
         group "authorization" => authorization: AuthorizationConfig;
         group "abuse" => abuse: AbuseConfig;
         group "http" => http: HttpConfig;

@@ -1115,6 +1115,7 @@ fn exactly_these_options_reload() {
         "limits.",
         "retain.",
         "authentication.chain.",
+        "control.",
         "authorization.",
         "abuse.",
         "attention.",

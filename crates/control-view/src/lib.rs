@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use control::{Changed, GroupsByName, Named, Records, Revision, RuleList, Stored, User};
 use parking_lot::RwLock;
@@ -34,6 +35,7 @@ pub enum Standing {
 #[derive(Default, Debug)]
 pub struct View {
     inner: RwLock<Inner>,
+    is_refused: AtomicBool,
 }
 
 #[derive(Default, Debug)]
@@ -60,6 +62,17 @@ impl View {
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.inner.read().standing()
+    }
+
+    /// Whether nobody may log in by it, because it may be out of date: what [`View::refuse`] was told last, else false.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Nobody may log in by it from now on, or again (`false`).
+    pub fn refuse(&self, is_refused: bool) {
+        self.is_refused.store(is_refused, Ordering::Relaxed);
     }
 
     /// The last operation that it has.

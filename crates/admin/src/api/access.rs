@@ -11,7 +11,7 @@ use super::At;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RevisionNumber(pub u64);
 
-/// A number of records, lines or clients.
+/// A number of records, lines, clients or seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Amount(pub u64);
 
@@ -219,6 +219,10 @@ pub enum AccessStanding {
 pub struct AccessStatus {
     /// How far its copy can be believed.
     pub standing: AccessStanding,
+    /// For how many seconds the node has not known whether its copy is current: 0 while it hears the leader of the store or leads it, and
+    /// while nothing was ever changed.
+    #[serde(default)]
+    pub stale_s: Amount,
     /// The last change that it has.
     pub revision: RevisionNumber,
     /// How many users there are.

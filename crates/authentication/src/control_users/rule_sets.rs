@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use authorization::Rules;
 use control::{Group, GroupsByName, Revision, Stored, User};
+use control_view::View;
 use parking_lot::Mutex;
 
 /// Rules that are kept, of all sets: about 200 bytes each.
@@ -23,6 +24,9 @@ pub(super) struct RuleSet {
     pub(super) class: Option<Box<str>>,
 }
 
+/// Sets that cannot be made and are remembered for people.
+const MOST_UNREADABLE: usize = 16;
+
 /// A limited number of sets.
 #[derive(Debug, Default)]
 pub(super) struct RuleSets(Mutex<Kept>);
@@ -33,6 +37,8 @@ struct Kept {
     sets: HashMap<Of, Arc<RuleSet>>,
     /// Rules of all sets, and one for each.
     rules: usize,
+    /// Sets that cannot be made, and why: some of them.
+    unreadable: Vec<(Of, String)>,
 }
 
 /// Whose rules they are.
@@ -65,6 +71,21 @@ impl RuleSets {
         self.0.lock().add(of, groups, Arc::clone(&set));
         set
     }
+
+    /// Why one of the sets cannot be made; those of users and groups that have changed since do not count.
+    pub(super) fn unreadable(&self, view: &View) -> Option<String> {
+        let mut kept = self.0.lock();
+        if !Arc::ptr_eq(&kept.groups, &view.groups()) {
+            kept.unreadable.clear();
+        }
+        kept.unreadable.retain(|(of, _)| match of {
+            Of::Groups(_) => true,
+            Of::User(name, revision) => view
+                .user(name)
+                .is_some_and(|user| user.revision == *revision),
+        });
+        kept.unreadable.first().map(|(_, reason)| reason.clone())
+    }
 }
 
 impl Kept {
@@ -82,6 +103,11 @@ impl Kept {
             };
         }
         self.rules += rules;
+        if let Err(reason) = &set.rules
+            && self.unreadable.len() < MOST_UNREADABLE
+        {
+            self.unreadable.push((of.clone(), reason.clone()));
+        }
         if let Some(before) = self.sets.insert(of, set) {
             self.rules -= 1 + before.len();
         }

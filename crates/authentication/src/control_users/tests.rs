@@ -598,3 +598,52 @@ fn cost_of_a_login() {
         println!("{name}: {each:?} a login");
     }
 }
+
+#[test]
+fn nobody_logs_in_by_a_copy_that_is_refused_and_who_is_connected_stays() {
+    let view = view("ann", user([secret("s"), Verifier::Scram(SCRAM.into())]));
+    let authentication = open(&chain(&[AuthenticatorKind::Control]), &view);
+    let since = view.revision();
+    assert_eq!(denial(log_in(&authentication, "c", "ann", "s")), None);
+    view.refuse(true);
+    for name in ["ann", "nobody"] {
+        let denied = denial(log_in(&authentication, "c", name, "s"));
+        assert_eq!(denied, Some(Denial::Unavailable), "{name}");
+    }
+    let users = ControlUsers::new(Arc::clone(&view), HashThreads::new(1)).unwrap();
+    let keys = users.scram_keys("ann", Mechanism::Sha256);
+    assert_eq!(keys.err(), Some(Denial::Unavailable));
+    let now = authentication.user_now(Source::Control { since }, "ann");
+    assert!(matches!(now, UserNow::Same), "{now:?}");
+    view.refuse(false);
+    assert_eq!(denial(log_in(&authentication, "c", "ann", "s")), None);
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_told_until_they_are_changed() {
+    let view = view("ann", user([secret("s")]));
+    let authentication = open(&chain(&[AuthenticatorKind::Control]), &view);
+    let with_rule = |line: &str| User {
+        rules: boxed(&[line]),
+        ..user([secret("s")])
+    };
+    put(&view, "ann", Some(with_rule("forbid publish t")));
+    assert_eq!(authentication.unreadable_rules(), None, "nobody has tried");
+    let denied = denial(log_in(&authentication, "c", "ann", "s"));
+    assert_eq!(denied, Some(Denial::Unavailable));
+    let told = authentication.unreadable_rules().unwrap();
+    assert!(told.contains("a rule of the user"), "{told}");
+    put(&view, "ann", Some(with_rule("deny publish t")));
+    assert_eq!(authentication.unreadable_rules(), None);
+    put_group(&view, "g", group(0, &["forbid publish t"], &[]));
+    let in_group = User {
+        groups: boxed(&["g"]),
+        ..user([secret("s")])
+    };
+    put(&view, "ann", Some(in_group));
+    log_in(&authentication, "c", "ann", "s");
+    let told = authentication.unreadable_rules().unwrap();
+    assert!(told.contains("of the group \"g\""), "{told}");
+    put_group(&view, "g", group(0, &["deny publish t"], &[]));
+    assert_eq!(authentication.unreadable_rules(), None);
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use admin::cluster::{ClusterStatus, NodeId, Reach};
 use admin::page::MissingReason;
 use broker_core::{Pressure, Share};
+use control_view::Standing;
 use inspection::{Alarm, At, UnixMs};
 use transport::CertificateFacts;
 
@@ -35,6 +36,19 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
     for (store, shard) in control::without_leader(&inspect.node) {
         let detail = format!("no node leads shard {shard} of the {store} store");
         alarms.push(alarm_of("no_leader", format!("{store} {shard}"), detail));
+    }
+    if control::control_age(&inspect.node) >= CONTROL_STALE {
+        alarms.push(alarm("control_stale", stale(&inspect.node)));
+    }
+    if let Some(mistake) = inspect.node.rim.control.mistake() {
+        let detail = format!(
+            "this node cannot read the rules for everybody, and keeps those before: {mistake}"
+        );
+        alarms.push(alarm_of("control_rules", "rules".to_owned(), detail));
+    }
+    if let Some(reason) = inspect.node.rim.authentication.unreadable_rules() {
+        let detail = format!("this node refuses users of the control store: {reason}");
+        alarms.push(alarm_of("control_rules", "users".to_owned(), detail));
     }
     match inspect.node.pressure() {
         Pressure::None => {}
@@ -109,6 +123,25 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
         alarms.push(alarm("open_cluster", detail.to_owned()));
     }
     alarms
+}
+
+/// How long a node does not know whether its copy of the control store is current until people are told.
+const CONTROL_STALE: Duration = Duration::from_secs(30);
+
+/// What is said of a copy of the control store that may be out of date.
+fn stale(node: &Node) -> String {
+    let view = &node.rim.control.view;
+    let logins = match view.standing() {
+        _ if view.is_refused() => "its users cannot log in here",
+        Standing::Unconfirmed => {
+            "its users cannot log in here until this node has heard the leader"
+        }
+        Standing::Unused | Standing::Confirmed => "users are judged by the copy",
+    };
+    format!(
+        "this node has not heard the leader of the control store for 30 s or more, so its copy of users, groups and rules may be \
+         out of date: {logins}, and changes are refused"
+    )
 }
 
 /// Who has waited for half of the last minute or more, of the first `most` clients of each loop.

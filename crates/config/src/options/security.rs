@@ -23,6 +23,13 @@ options! {
         fixed "hashThreads" => hash_threads: Option<NonZero<u16>>, range 0..=256;
     }
 
+    /// Users, groups and rules that change while the cluster runs (docs/operate/access.md).
+    pub struct ControlConfig {
+        /// A node that has not heard the leader of the control store for this time refuses new logins by users of the store,
+        /// because its copy may be out of date. Clients that are connected stay. 0: never.
+        live "refuseStaleAfterSeconds" => refuse_stale_after: Option<Duration> = None, unit Seconds;
+    }
+
     /// One authenticator. `kind` says which; of the groups only that of the kind counts.
     /// Each says allow, deny, or that it does not know the client: then the next is asked. A client that
     /// all do not know is denied. One that cannot be asked denies.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{
     By, Change, ChangeId, Changed, Count, Expect, Incarnation, Node, Revision, Verifier,
@@ -26,6 +27,7 @@ pub(super) struct Store {
     pub(super) error: Mutex<Option<ChangeError>>,
     /// Answers that all is done, and does nothing.
     pub(super) is_idle: Mutex<bool>,
+    pub(super) age: Mutex<Duration>,
     pub(super) hashed: Mutex<usize>,
     /// Where changes do not count.
     pub(super) missing: Mutex<Vec<Node>>,
@@ -67,6 +69,7 @@ impl Default for Store {
             machine: Mutex::new((machine, 0)),
             error: Mutex::default(),
             is_idle: Mutex::default(),
+            age: Mutex::default(),
             hashed: Mutex::default(),
             missing: Mutex::default(),
             last_by: Mutex::default(),
@@ -109,6 +112,10 @@ impl Access for Store {
 
     fn node(&self) -> Node {
         Node(1)
+    }
+
+    fn age(&self) -> Duration {
+        *self.age.lock()
     }
 
     fn change(&self, by: By, changes: Vec<Change>) -> Changing {
