@@ -81,7 +81,8 @@ impl Condition {
     }
 }
 
-fn wrong_header(name: &HeaderName, accepted: &str) -> Problem {
+/// A header has something else than what is accepted.
+pub(super) fn wrong_header(name: &HeaderName, accepted: &str) -> Problem {
     let why = format!("the header {name} is to be {accepted}");
     let problem = Problem::new(Kind::InvalidParameter, why);
     problem

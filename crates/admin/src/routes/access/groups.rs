@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use authorization::Rules;
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::{Expect, Group, Priority, Put, Stored, Target};
@@ -15,7 +14,7 @@ use super::asked::{
     Asked, ChangeParams, Outcome, counted, in_order, missing, mistakes, name_of, new_name, strings,
     tagged, texts,
 };
-use crate::access::Access;
+use super::current::Current;
 use crate::api::{AccessEffects, AccessGroup, NewAccessGroup, RevisionNumber};
 use crate::api_state::ListTurn;
 use crate::page::{Found, List, Page};
@@ -36,10 +35,10 @@ pub(crate) struct GroupsQuery {
 }
 
 /// Groups of users in the order of their names, as this node has them.
-#[utoipa::path(get, path = "/api/v1/groups", operation_id = "list_groups", tag = "access", params(GroupsQuery), responses((status = 200, description = "A page of groups", body = Page<AccessGroup>)))]
+#[utoipa::path(get, path = "/api/v1/groups", operation_id = "list_groups", tag = "access", params(GroupsQuery, ("Control-Revision" = Option<u64>, Header, description = "Answer only when this node has this revision; it waits for 1 s, then 503 `not-ready`")), responses((status = 200, description = "A page of groups", body = Page<AccessGroup>)))]
 pub(crate) async fn list(
+    Current(access): Current,
     _turn: ListTurn,
-    State(access): State<Arc<dyn Access>>,
     Params(query): Params<GroupsQuery>,
 ) -> Result<Json<Page<AccessGroup>>, Problem> {
     let list = List::new("groups", &[query.prefix.as_deref()]);
@@ -79,9 +78,9 @@ pub(crate) async fn add(
 }
 
 /// A group of users.
-#[utoipa::path(get, path = "/api/v1/groups/{name}", operation_id = "get_group", tag = "access", params(("name" = String, Path, description = "The name of the group")), responses((status = 200, description = "The group; `ETag` has its revision", body = AccessGroup)))]
+#[utoipa::path(get, path = "/api/v1/groups/{name}", operation_id = "get_group", tag = "access", params(("name" = String, Path, description = "The name of the group"), ("Control-Revision" = Option<u64>, Header, description = "Answer only when this node has this revision; it waits for 1 s, then 503 `not-ready`")), responses((status = 200, description = "The group; `ETag` has its revision", body = AccessGroup)))]
 pub(crate) async fn one(
-    State(access): State<Arc<dyn Access>>,
+    Current(access): Current,
     Segment(name): Segment<String>,
 ) -> Result<Response, Problem> {
     let groups = access.view().groups();

@@ -3,10 +3,11 @@
 //! Invariant: no answer, log line or event has a password, a hash or a secret, but the one answer to the request that has
 //! generated the secret.
 //!
-//! `asked.rs`: what all changes have in common. `judge.rs`: what the store would say, and `effects.rs`: whom a change would
+//! `asked.rs`: what all changes have in common. `current.rs`: reads that have to see a change. `judge.rs`: what the store would say, and `effects.rs`: whom a change would
 //! disconnect, for dry runs.
 
 mod asked;
+mod current;
 mod effects;
 pub(super) mod groups;
 mod judge;

@@ -1,17 +1,14 @@
 //! `/rules`: the rules that hold for everybody.
 
-use std::sync::Arc;
-
 use authorization::Rules;
 use axum::Json;
-use axum::extract::State;
 use axum::response::Response;
 use control::{Expect, Put, RuleList, Stored};
 
 use super::asked::{
     Asked, ChangeParams, Condition, Outcome, counted, mistakes, strings, tagged, texts,
 };
-use crate::access::Access;
+use super::current::Current;
 use crate::api::{AccessRules, NewAccessRules, RevisionNumber};
 use crate::problem::{Kind, Problem};
 use crate::routes::input::Body;
@@ -23,8 +20,8 @@ pub(crate) const RULES: &str = "/api/v1/rules";
 pub(crate) const LARGEST_RULES: usize = 2 << 20;
 
 /// The rules that hold for everybody who is not judged by those of a user or a group, as this node has them.
-#[utoipa::path(get, path = "/api/v1/rules", operation_id = "get_rules", tag = "access", responses((status = 200, description = "All lines; `ETag` has the revision of the list", body = AccessRules)))]
-pub(crate) async fn list(State(access): State<Arc<dyn Access>>) -> Response {
+#[utoipa::path(get, path = "/api/v1/rules", operation_id = "get_rules", tag = "access", params(("Control-Revision" = Option<u64>, Header, description = "Answer only when this node has this revision; it waits for 1 s, then 503 `not-ready`")), responses((status = 200, description = "All lines; `ETag` has the revision of the list", body = AccessRules)))]
+pub(crate) async fn list(Current(access): Current) -> Response {
     let rules = access.view().rules();
     tagged(rules.revision, Json(row(&rules)))
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use authorization::Rules;
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::{Expect, Put, Revision, Stored, Target, UnixMs, User, Verifier};
@@ -15,8 +14,8 @@ use super::asked::{
     Asked, ChangeParams, Outcome, counted, in_order, missing, mistakes, name_of, new_name, strings,
     tagged, texts,
 };
+use super::current::Current;
 use super::proof::Proof;
-use crate::access::Access;
 use crate::api::{
     AccessEffects, AccessUser, AccessUserMade, At, NewAccessPassword, NewAccessUser,
     Proof as ProofKind, RevisionNumber,
@@ -49,10 +48,10 @@ pub(crate) struct UsersQuery {
 }
 
 /// Users in the order of their names, as this node has them.
-#[utoipa::path(get, path = "/api/v1/users", operation_id = "list_users", tag = "access", params(UsersQuery), responses((status = 200, description = "A page of users", body = Page<AccessUser>)))]
+#[utoipa::path(get, path = "/api/v1/users", operation_id = "list_users", tag = "access", params(UsersQuery, ("Control-Revision" = Option<u64>, Header, description = "Answer only when this node has this revision; it waits for 1 s, then 503 `not-ready`")), responses((status = 200, description = "A page of users", body = Page<AccessUser>)))]
 pub(crate) async fn list(
+    Current(access): Current,
     _turn: ListTurn,
-    State(access): State<Arc<dyn Access>>,
     Params(query): Params<UsersQuery>,
 ) -> Result<Json<Page<AccessUser>>, Problem> {
     let filters = [&query.prefix, &query.group, &query.enabled].map(|filter| filter.as_deref());
@@ -121,9 +120,9 @@ pub(crate) async fn add(
 }
 
 /// A user.
-#[utoipa::path(get, path = "/api/v1/users/{name}", operation_id = "get_user", tag = "access", params(("name" = String, Path, description = "The MQTT user name")), responses((status = 200, description = "The user; `ETag` has its revision", body = AccessUser)))]
+#[utoipa::path(get, path = "/api/v1/users/{name}", operation_id = "get_user", tag = "access", params(("name" = String, Path, description = "The MQTT user name"), ("Control-Revision" = Option<u64>, Header, description = "Answer only when this node has this revision; it waits for 1 s, then 503 `not-ready`")), responses((status = 200, description = "The user; `ETag` has its revision", body = AccessUser)))]
 pub(crate) async fn one(
-    State(access): State<Arc<dyn Access>>,
+    Current(access): Current,
     Segment(name): Segment<String>,
 ) -> Result<Response, Problem> {
     let user = access.view().user(&name);

@@ -642,3 +642,33 @@ async fn a_dry_run_counts_connected_clients_of_the_user_in_the_whole_cluster() {
         assert_eq!(asked, (Some("ann"), Some(ClientState::Connected)));
     }
 }
+
+#[tokio::test]
+async fn a_read_waits_until_the_node_has_the_revision_that_it_names() {
+    let stage = stage();
+    let with = |path: &'static str, revision: &'static str| {
+        let stage = &stage;
+        let header = [("control-revision", revision)];
+        async move { sent(stage, "GET", path, Value::Null, &header).await }
+    };
+    let body = json!({"name": "ann", "password": "x"});
+    let add = sent(&stage, "POST", "/users", body, &[]);
+    // The read is asked first.
+    let (read, added) = tokio::join!(with("/users/ann", "1"), add);
+    assert_eq!(added.status, StatusCode::CREATED);
+    assert_eq!(read.json()["name"], "ann");
+    for path in ["/users", "/users/ann", "/groups", "/rules"] {
+        let now = with(path, "1").await;
+        assert_eq!(now.status, StatusCode::OK, "{path}");
+        for wrong in ["x", "-1", "+1", "", "99999999999999999999"] {
+            let refused = with(path, wrong).await;
+            assert_eq!(refused.problem(), "invalid-parameter", "{path} {wrong}");
+        }
+    }
+    let paths = ["/users", "/users/ann", "/groups", "/groups/g", "/rules"];
+    let late = paths.map(|path| with(path, "2"));
+    for refused in futures_util::future::join_all(late).await {
+        assert_eq!(refused.problem(), "not-ready");
+        assert_eq!(refused.json()["revision"], 1);
+    }
+}
