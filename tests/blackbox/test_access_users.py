@@ -189,3 +189,12 @@ def test_users_are_still_there_after_a_restart(tmp_path, name):
         until(lambda: api.done("GET", "/control")["standing"] == "confirmed", what="the records")
         with broker.client(name, username="ann", password=b"p"):
             pass
+
+
+def test_a_read_names_the_revision_that_it_has_to_see(api):
+    api.done("POST", "/users", {"name": "ann", "password": "p"})
+    status = api.done("GET", "/control")
+    assert (status["revision"], status["stale_s"]) == (1, 0)
+    assert api.done("GET", "/users/ann", Control_Revision="1")["name"] == "ann"
+    status, problem, _ = api.ask("GET", "/users/ann", Control_Revision="2")
+    assert (status, problem["revision"]) == (503, 1)

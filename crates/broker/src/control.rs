@@ -389,8 +389,11 @@ pub(crate) fn without_leader(node: &Node) -> Vec<(StoreId, u16)> {
 /// too old, and taken again by one that is not.
 pub(crate) fn control_age(node: &Node) -> Duration {
     let control = &node.rim.control;
-    let led = |store: &store::Store| store.leader(StoreId::Control, 0).is_some();
-    let is_led = node.opened_store().is_some_and(led);
+    let shard = (StoreId::Control, 0);
+    // A leader that has lost its majority stays known and reachable, and announces itself no more.
+    let is_led = node.opened_store().is_some_and(|store| {
+        store.leader(shard.0, shard.1).is_some() && !without_leader(node).contains(&shard)
+    });
     let now_ms = node.rim.clock.now_ms();
     let seen = control.age.look(control.view.standing(), is_led, now_ms);
     control.view.refuse(seen.is_refused);
