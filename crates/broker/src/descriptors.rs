@@ -9,6 +9,7 @@ use config::Config;
 use net::{Descriptors, Places};
 use rustix::process::{Resource, getrlimit};
 use store::Options;
+use store_state::api::StoreId;
 
 /// Without a limit of the system, files are no reason to let anybody wait.
 const NO_LIMIT: u64 = u64::MAX;
@@ -87,14 +88,16 @@ impl Shares {
             Some(_) => OF_LINKS.min(all / LINKS_SHARE),
             None => 0,
         };
-        let shards = stores.shards.iter().map(|(_, shards)| u64::from(*shards));
+        let of_names = StoreId::OF_NAMES;
+        let shards = of_names.map(|store| u64::from(stores.shards[store]));
         let listeners = config.mqtt_server_config.listeners().len() as u64;
         let kept_back = [
             OTHER,
             loops as u64 * OF_LOOP,
             listeners,
-            OF_LOG + shards.sum::<u64>() * OF_SHARD,
-            stores.shards.iter().count() as u64 * (of_tables + OF_CHECKPOINT),
+            OF_LOG + shards.iter().sum::<u64>() * OF_SHARD,
+            of_names.len() as u64 * (of_tables + OF_CHECKPOINT),
+            OF_SHARD + store::CONTROL_OPEN_FILES as u64 + OF_CHECKPOINT,
             of_http,
             links,
         ];

@@ -21,6 +21,9 @@ use crate::storage::tables::Tables;
 /// The shard of the session store whose log says that the control store begins: the one with the first slot.
 const BEGINS: ShardNumber = 0;
 
+/// Files of the tables of the control store that are kept open, at most: all records are in memory.
+pub const CONTROL_OPEN_FILES: usize = 8;
+
 /// How long the shard of the control store may take to be led once it has begun.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -17,7 +17,7 @@ use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
 use tokio::sync::{Semaphore, watch};
 
-use crate::api::control::{ControlStore, has_begun};
+use crate::api::control::{CONTROL_OPEN_FILES, ControlStore, has_begun};
 use crate::api::error::{OpenError, because};
 use crate::api::levels::{LeveledShards, Levels};
 use crate::api::listener::Listener;
@@ -230,7 +230,10 @@ impl StoreFolder {
         let map =
             ShardMap::open(&path, initial, folder.name_hash()).map_err(because("the shard map"))?;
         let tables_options = TablesOptions {
-            open_files: options.open_files,
+            open_files: match M::BEGINS_LATER {
+                true => options.open_files.min(CONTROL_OPEN_FILES),
+                false => options.open_files,
+            },
             ..TablesOptions::of::<M>()
         };
         let tables = Tables::open(&path, tables_options).map_err(because(M::NAME))?;
