@@ -74,14 +74,14 @@ pub const LEVELS: &[LevelFacts] = &[
     },
     LevelFacts {
         level: Level::LEAVES,
-        programs: "0.1.0",
+        programs: "up to commit 236a1fe",
         protocol: PeerProtocol(9),
         changes: "what waits with members of shared groups that are away goes to others of their groups; messages of QoS 0 \
                   that a returning session misses are counted",
     },
     LevelFacts {
         level: Level::CONTROL,
-        programs: "0.2.0",
+        programs: "0.1.0",
         protocol: PeerProtocol(10),
         changes: "users, groups and rules that change while the cluster runs, in a store of their own",
     },
