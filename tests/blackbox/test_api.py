@@ -708,7 +708,7 @@ def test_rules_are_tried_before_they_are_saved(tmp_path, name):
         assert (found["may"], found["line"], found["known_by"]) == (True, 1, "question")
         assert judged(rules="deny all publish other/#")["by"] == "no_match"
         listed = request(broker, "POST", "/api/v1/acl/rules", {"client_id": name, "rules": "allow all receive x\n"})[1]
-        assert listed["rules"] == [{"line": 1, "text": "allow all receive x"}]
+        assert listed["rules"] == [{"by": "file", "line": 1, "text": "allow all receive x"}]
         # Nothing of it is kept.
         assert judged()["may"] is False
         for path in ("/api/v1/acl/test", "/api/v1/acl/rules"):
