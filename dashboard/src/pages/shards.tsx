@@ -18,7 +18,9 @@ import { Fact, State } from "../text";
 import { useHistory, useShardHistory } from "../usehistory";
 import { useMarks } from "../usemarks";
 
+/** The stores whose shards are split by slots. */
 const stores = ["inbox", "session", "retain"] as const;
+const order = [...stores, "control"] as const;
 const slots = 65_536;
 
 /** The share of a core that its leader needs for it. */
@@ -32,7 +34,7 @@ export function Shards() {
   const [asked, setAsked] = useState<{ what: Begun["what"]; row: ShardRow } | null>(null);
   const marks = useMarks();
   const shards = usePolled((abort) => get("/shards", {}, {}, abort), quick ? 1000 : 5000, []);
-  const rows = [...(shards.value?.items ?? [])].sort((a, b) => stores.indexOf(a.store) - stores.indexOf(b.store) || (a.first_slot ?? 0) - (b.first_slot ?? 0));
+  const rows = [...(shards.value?.items ?? [])].sort((a, b) => order.indexOf(a.store) - order.indexOf(b.store) || (a.first_slot ?? 0) - (b.first_slot ?? 0));
   const chosen = rows.find((row) => nameOf(row) === route.value.parameters.shard);
   // What came before the change was begun says nothing of it.
   const seen = begun && (shards.at ?? 0) >= begun.since ? outcome(begun, rows, shards.at!) : null;
@@ -72,7 +74,7 @@ export function Shards() {
 
 const candidates = (row: ShardRow) => row.voters.filter((voter) => voter.node !== row.leader && voter.reach === "up");
 const notTransferred = (row: ShardRow) => (row.leader === null ? "it has no leader" : row.voters.length < 2 ? "it has no other voter" : candidates(row).length === 0 ? "no other voter can be reached" : null);
-const notSplit = (row: ShardRow) => (row.leader === null ? "it has no leader" : half(row) === null ? "it has only one slot" : null);
+const notSplit = (row: ShardRow) => (row.store === "control" ? "it is never split" : row.leader === null ? "it has no leader" : half(row) === null ? "it has only one slot" : null);
 const begin = (what: Begun["what"], { store, shard, term }: ShardRow, more: Partial<Begun>): Begun => ({ what, store, shard, term, to: "", toName: "", at: 0, since: Date.now(), ...more });
 const loadOf = (rows: ShardRow[], node: NodeId | null) => rows.filter((row) => row.leader === node).reduce((sum, row) => sum + (load(row) ?? 0), 0);
 const leads = (rows: ShardRow[], node: NodeId) => `${plural(led(rows).get(node) ?? 0, "shard")} led, ${share(loadOf(rows, node))} of a core`;

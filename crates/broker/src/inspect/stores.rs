@@ -166,7 +166,7 @@ pub(super) fn led(node: &Arc<Node>) -> Vec<LedShard> {
         let of = decisions
             .iter()
             .find(|of| (of.store, of.shard) == (holding.store, holding.shard));
-        let is_of_clients = holding.store != StoreId::Retain;
+        let is_of_clients = matches!(holding.store, StoreId::Session | StoreId::Inbox);
         LedShard {
             store: admin::cluster::StoreName::from(holding.store).to_wire(),
             shard: holding.shard.into(),
