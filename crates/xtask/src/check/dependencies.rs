@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("topic-router", &[]),
     ("route-exchange", &[]),
     ("control", &[]),
+    ("control-document", &["control"]),
     (
         "store-state",
         &[

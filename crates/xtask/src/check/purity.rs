@@ -16,6 +16,7 @@ const PURE: &[&str] = &[
     "mqtt-client",
     "mqtt-proto",
     "control",
+    "control-document",
     "mqtt-session",
     "net-api",
     "peer-protocol",
