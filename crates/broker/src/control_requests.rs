@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use peer_protocol::{NodeRequest, PeerRequest, Refusal};
 use store_state::api::{Event, Failure};
 use store_state::control::{ControlOp, ControlReply};
+use store_state::{LEVELS, Level, LevelFacts};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::control_waiting::{IN_FORCE_WAIT, begin_here};
@@ -28,6 +29,63 @@ const LEADER_WAIT: Duration = Duration::from_secs(3);
 /// How long a change may take until it is made. The HTTP port waits ten seconds, and would say then that the request did not arrive;
 /// [`IN_FORCE_WAIT`] comes behind this.
 const PATIENCE: Duration = Duration::from_millis(6_500);
+
+/// What the cluster is not ready for, if a log of its level cannot have an operation.
+const BEHIND: &str =
+    "the cluster is at a level that has no people, keys and notes yet: finish its upgrade first";
+
+/// Asks the store for an operation that has the identifier that it is given; the answer comes, or `deadline` passes.
+async fn ask(
+    node: &Node,
+    deadline: Instant,
+    op: impl FnOnce(ChangeId) -> ControlOp,
+) -> Result<ControlReply, ChangeError> {
+    let (waiting, store) = (&node.rim.control.waiting, node.store());
+    if timeout(LEADER_WAIT, store.control_store.until_led())
+        .await
+        .is_err()
+    {
+        let why = "no node leads the control store: a majority of its voters cannot be reached";
+        return Err(unavailable(&why));
+    }
+    let (token, answer) = waiting.next();
+    let id = ChangeId {
+        node: NodeNumber(store.node()),
+        incarnation: Incarnation(store.incarnation()),
+        count: Count(token),
+    };
+    let level = level(node);
+    let Some(op) = op(id).lowered(level) else {
+        waiting.forget(token);
+        return Err(ChangeError::Behind(BEHIND.to_owned()));
+    };
+    store.control_store.ask(token, op);
+    let answer = timeout_at(deadline, answer).await;
+    waiting.forget(token);
+    match answer {
+        Ok(Ok(Event::Control { reply, .. })) => Ok(reply),
+        Ok(Ok(Event::Failed { failure, .. })) => Err(failed(failure)),
+        // Not in time, or the store ends.
+        Ok(_) | Err(_) => Err(ChangeError::Unknown),
+    }
+}
+
+/// The level of the store, as far as this node knows.
+pub(crate) fn level(node: &Node) -> Level {
+    let by_protocol = || {
+        let clustered = node.rim.clustered();
+        let speak = |facts: &&LevelFacts| {
+            clustered.is_none_or(|clustered| clustered.cluster().all_speak(facts.protocol.0))
+        };
+        let known = LEVELS.iter().rev().find(speak);
+        known.map_or(Level::OLDEST, |facts| facts.level)
+    };
+    // A node without a replica has just joined, or the store has just begun elsewhere.
+    node.store()
+        .control_store
+        .level()
+        .unwrap_or_else(by_protocol)
+}
 
 /// Makes all changes or none, and waits until they count at all nodes that can be reached. Within a runtime that has timers.
 ///
@@ -45,36 +103,13 @@ pub(crate) async fn change(
     let deadline = Instant::now() + PATIENCE;
     let begun = timeout_at(deadline, begin(&node)).await;
     begun.map_err(|_| unavailable(&"the control store has not begun in time"))??;
-    let store = node.store();
-    if timeout(LEADER_WAIT, store.control_store.until_led())
-        .await
-        .is_err()
-    {
-        let why = "no node leads the control store: a majority of its voters cannot be reached";
-        return Err(unavailable(&why));
-    }
-    let (token, answer) = waiting.next();
-    let id = ChangeId {
-        node: NodeNumber(store.node()),
-        incarnation: Incarnation(store.incarnation()),
-        count: Count(token),
-    };
-    store
-        .control_store
-        .ask(token, ControlOp::Change { id, by, changes });
-    let answer = timeout_at(deadline, answer).await;
-    waiting.forget(token);
-    match answer {
-        Ok(Ok(Event::Control { reply, .. })) => match reply {
-            ControlReply::Changed { revision } => {
-                let missing = count_everywhere(&node, revision).await;
-                Ok(Made { revision, missing })
-            }
-            ControlReply::Refused(refused) => Err(ChangeError::Refused(refused)),
-        },
-        Ok(Ok(Event::Failed { failure, .. })) => Err(failed(failure)),
-        // Not in time, or the store ends.
-        Ok(_) | Err(_) => Err(ChangeError::Unknown),
+    let asked = ask(&node, deadline, |id| ControlOp::Change { id, by, changes });
+    match asked.await? {
+        ControlReply::Changed { revision } => {
+            let missing = count_everywhere(&node, revision).await;
+            Ok(Made { revision, missing })
+        }
+        ControlReply::Refused(refused) => Err(ChangeError::Refused(refused)),
     }
 }
 

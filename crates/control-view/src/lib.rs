@@ -15,7 +15,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::{Changed, GroupsByName, Named, Records, Revision, RuleList, Stored, User};
+use control::{
+    ApiKey, Changed, GroupsByName, KeyId, KeysById, PeopleByName, Person, Records, Revision,
+    RuleList, Stored, User,
+};
 use parking_lot::RwLock;
 
 /// How far the view of a node can be believed.
@@ -127,6 +130,38 @@ impl View {
         Arc::clone(&self.inner.read().records.rules)
     }
 
+    /// A person; `None`: there is none of this name.
+    #[must_use]
+    pub fn person(&self, name: &str) -> Option<Arc<Stored<Person>>> {
+        self.inner.read().records.people.get(name).cloned()
+    }
+
+    /// All people.
+    #[must_use]
+    pub fn people(&self) -> Arc<PeopleByName> {
+        Arc::clone(&self.inner.read().records.people)
+    }
+
+    /// A key; `None`: there is none of this identifier.
+    #[must_use]
+    pub fn key(&self, id: KeyId) -> Option<Arc<Stored<ApiKey>>> {
+        self.inner.read().records.keys.get(&id).cloned()
+    }
+
+    /// All keys.
+    #[must_use]
+    pub fn keys(&self) -> Arc<KeysById> {
+        Arc::clone(&self.inner.read().records.keys)
+    }
+
+    /// Whether a person or a key in the store can change everything, and does not end. Looks at all of them.
+    #[must_use]
+    pub fn is_administered(&self) -> bool {
+        let (people, keys) = (self.people(), self.keys());
+        people.values().any(|person| person.record.administers())
+            || keys.values().any(|key| key.record.administers())
+    }
+
     /// There are records in this cluster.
     pub fn begun(&self) {
         self.inner.write().has_begun = true;
@@ -170,11 +205,20 @@ impl View {
         if let Some(rules) = &changed.rules {
             records.rules = Arc::clone(rules);
         }
+        if !changed.people.is_empty() {
+            put(Arc::make_mut(&mut records.people), &changed.people);
+        }
+        if !changed.keys.is_empty() {
+            put(Arc::make_mut(&mut records.keys), &changed.keys);
+        }
         true
     }
 }
 
-fn put<T>(records: &mut BTreeMap<Box<str>, Arc<Stored<T>>>, changed: &[Named<T>]) {
+fn put<N: Ord + Clone, T>(
+    records: &mut BTreeMap<N, Arc<Stored<T>>>,
+    changed: &[(N, Option<Arc<Stored<T>>>)],
+) {
     for (name, record) in changed {
         match record {
             Some(record) => records.insert(name.clone(), Arc::clone(record)),

@@ -6,6 +6,8 @@ use sha2::{Digest as _, Sha256};
 use crate::by::By;
 use crate::change::{Revision, Target};
 use crate::group::{Group, RuleList};
+use crate::note::AuditNote;
+use crate::person::{ApiKey, KeyId, KeySecret, Person};
 use crate::user::{Hash, UnixMs, User, Verifier};
 
 /// Bytes of a value that an entry shows.
@@ -20,10 +22,44 @@ pub struct Audited {
     pub at: UnixMs,
     /// Who has made it.
     pub by: By,
-    /// Of what.
-    pub target: Target,
+    /// Of what, or what it was.
+    pub subject: Subject,
     /// What is different.
     pub fields: Box<[Field]>,
+}
+
+/// What an entry is about. The first ones are those of [`Target`], in its order.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Subject {
+    /// A user.
+    User(Box<str>),
+    /// A group.
+    Group(Box<str>),
+    /// The rules that hold for everybody.
+    Rules,
+    /// A person.
+    Person(Box<str>),
+    /// A key.
+    Key(KeyId),
+    /// Something that was done and is no change of a record.
+    Act {
+        /// What, such as `nodes.drain`.
+        action: Box<str>,
+        /// To what; empty: the action says it.
+        target: Box<str>,
+    },
+}
+
+impl From<Target> for Subject {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::User(name) => Self::User(name),
+            Target::Group(name) => Self::Group(name),
+            Target::Rules => Self::Rules,
+            Target::Person(name) => Self::Person(name),
+            Target::Key(id) => Self::Key(id),
+        }
+    }
 }
 
 /// A field that has another value than before.
@@ -80,6 +116,62 @@ impl ChainHash {
 }
 
 impl Audited {
+    /// What is kept of a note, at the revision that the store has.
+    #[must_use]
+    pub fn of_note(note: &AuditNote, revision: Revision) -> Self {
+        Self {
+            revision,
+            at: note.at,
+            by: note.by.clone(),
+            subject: Subject::Act {
+                action: note.action.clone(),
+                target: note.target.clone(),
+            },
+            fields: note.fields.clone(),
+        }
+    }
+
+    /// What was kept.
+    ///
+    /// # Errors
+    /// The bytes are no entry.
+    pub fn read(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        postcard::from_bytes(bytes)
+    }
+
+    /// What was done, as one word: `user.add`, `rules.change`, or what the note says.
+    #[must_use]
+    pub fn action(&self) -> String {
+        let kind = match &self.subject {
+            Subject::User(_) => "user",
+            Subject::Group(_) => "group",
+            Subject::Rules => "rules",
+            Subject::Person(_) => "person",
+            Subject::Key(_) => "key",
+            Subject::Act { action, .. } => return action.to_string(),
+        };
+        let all = |is: fn(&Field) -> bool| !self.fields.is_empty() && self.fields.iter().all(is);
+        let what = match () {
+            () if all(|field| field.before.is_none()) => "add",
+            () if all(|field| field.after.is_none()) => "remove",
+            () => "change",
+        };
+        format!("{kind}.{what}")
+    }
+
+    /// Of what, as text; empty: the action says it.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match &self.subject {
+            Subject::User(name) | Subject::Group(name) | Subject::Person(name) => name.to_string(),
+            Subject::Rules => String::new(),
+            Subject::Key(id) => id.to_string(),
+            Subject::Act { target, .. } => target.to_string(),
+        }
+    }
+}
+
+impl Audited {
     /// As it is kept behind an entry.
     #[must_use]
     pub fn record(&self, before: ChainHash) -> Recorded {
@@ -130,6 +222,47 @@ impl Field {
         fields.add("includes", |group| group.includes.join(", "));
         fields.add("class", |group| optional(group.class.as_deref()));
         fields.add("note", |group| group.note.to_string());
+        fields.found.into()
+    }
+
+    /// The fields of a person that are different. Of the password, only that it is different.
+    #[must_use]
+    pub fn of_people(before: Option<&Person>, after: Option<&Person>) -> Box<[Self]> {
+        let mut fields = Fields::new(before, after);
+        fields.add("role", |person| person.role.name().to_owned());
+        fields.add("audits", |person| person.audits.to_string());
+        fields.add("enabled", |person| person.enabled.to_string());
+        fields.add("must_change", |person| person.must_change.to_string());
+        fields.add("note", |person| person.note.to_string());
+        let password = |person: &Person| match person.hash {
+            Some(_) => "set".to_owned(),
+            None => "none".to_owned(),
+        };
+        if before.map(|person| &person.hash) != after.map(|person| &person.hash) {
+            fields.put("password", before.map(password), after.map(password));
+        }
+        fields.found.into()
+    }
+
+    /// The fields of a key that are different. Of its secrets, only until when they count.
+    #[must_use]
+    pub fn of_keys(before: Option<&ApiKey>, after: Option<&ApiKey>) -> Box<[Self]> {
+        let time = |ends: Option<UnixMs>| ends.map_or(String::new(), |UnixMs(ms)| ms.to_string());
+        let secrets = |key: &ApiKey| {
+            let ends = |secret: &KeySecret| match secret.ends_ms {
+                Some(UnixMs(ms)) => format!("until {ms}"),
+                None => "good".to_owned(),
+            };
+            key.secrets.iter().map(ends).collect::<Vec<_>>().join(", ")
+        };
+        let mut fields = Fields::new(before, after);
+        fields.add("name", |key| key.name.to_string());
+        fields.add("role", |key| key.role.name().to_owned());
+        fields.add("audits", |key| key.audits.to_string());
+        fields.add("ends_ms", |key| time(key.ends_ms));
+        if before.map(|key| &key.secrets) != after.map(|key| &key.secrets) {
+            fields.put("secrets", before.map(secrets), after.map(secrets));
+        }
         fields.found.into()
     }
 
@@ -244,6 +377,49 @@ mod tests {
     }
 
     #[test]
+    fn entries_say_what_was_done_and_subjects_stand_as_targets() {
+        let by = By {
+            means: Means::Node,
+            name: "".into(),
+            address: None,
+            node: crate::Node(1),
+        };
+        let entry = |subject, fields| Audited {
+            revision: Revision(1),
+            at: UnixMs(5),
+            by: by.clone(),
+            subject,
+            fields,
+        };
+        let of = |fields| entry(Subject::User("a".into()), fields).action();
+        let (one, mut other) = (user(), user());
+        other.enabled = false;
+        assert_eq!(of(Field::of_users(None, Some(&one))), "user.add");
+        assert_eq!(of(Field::of_users(Some(&one), Some(&other))), "user.change");
+        assert_eq!(of(Field::of_users(Some(&one), None)), "user.remove");
+        let act = Subject::Act {
+            action: "nodes.drain".into(),
+            target: "n-1".into(),
+        };
+        let act = entry(act, [].into());
+        assert_eq!(
+            (act.action(), act.target()),
+            ("nodes.drain".into(), "n-1".into())
+        );
+        assert_eq!(Audited::read(&act.record(ChainHash::EMPTY).bytes), Ok(act));
+        for target in [
+            Target::User("a".into()),
+            Target::Group("b".into()),
+            Target::Rules,
+            Target::Person("c".into()),
+            Target::Key(KeyId(7)),
+        ] {
+            let bytes = postcard::to_stdvec(&target).unwrap();
+            assert_eq!(postcard::from_bytes(&bytes), Ok(Subject::from(target)));
+        }
+    }
+
+    #[test]
     fn a_chain_shows_where_an_entry_was_changed() {
         let entry = |revision| Audited {
             revision: Revision(revision),
@@ -254,7 +430,7 @@ mod tests {
                 address: None,
                 node: crate::Node(1),
             },
-            target: Target::Rules,
+            subject: Subject::Rules,
             fields: Field::of_rules(&RuleList::default(), &RuleList(["x".into()].into())),
         };
         let first = entry(1).record(ChainHash::EMPTY);

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::by::By;
 use crate::group::{Group, RuleList};
 use crate::limit::{Bounds, Invalid};
+use crate::note::{self, AuditNote};
+use crate::person::{ApiKey, KeyId, Person};
 use crate::user::User;
 
 /// How many operations have changed something; of a record, the last one that has changed it.
@@ -67,6 +69,10 @@ pub enum Put {
     Group(Box<str>, Option<Box<Group>>),
     /// The rules that hold for everybody; an empty list is as none.
     Rules(RuleList),
+    /// A person.
+    Person(Box<str>, Option<Box<Person>>),
+    /// A key.
+    Key(KeyId, Option<Box<ApiKey>>),
 }
 
 /// Which record.
@@ -78,6 +84,10 @@ pub enum Target {
     Group(Box<str>),
     /// The rules that hold for everybody.
     Rules,
+    /// A person.
+    Person(Box<str>),
+    /// A key.
+    Key(KeyId),
 }
 
 /// Why an operation has changed nothing.
@@ -106,6 +116,10 @@ pub enum Reason {
     InUse(usize),
     /// The record says something that cannot be kept.
     Invalid(Invalid),
+    /// Nobody in the store could change anything then, and who asks is not known by a file.
+    LastAdministrator,
+    /// Somebody in the store can change everything already: a code makes the first one only.
+    NotFirst,
 }
 
 impl Change {
@@ -118,7 +132,20 @@ impl Change {
             Put::User(name, Some(user)) => user.check(name),
             Put::Group(name, Some(group)) => group.check(name),
             Put::Rules(list) => list.check(),
-            Put::User(_, None) | Put::Group(_, None) => Ok(()),
+            Put::Person(name, Some(person)) => person.check(name),
+            Put::Key(_, Some(key)) => key.check(),
+            Put::User(_, None) | Put::Group(_, None) | Put::Person(_, None) | Put::Key(_, None) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether programs know it that know no people and keys in the store.
+    #[must_use]
+    pub fn is_before_people(&self) -> bool {
+        match &self.put {
+            Put::User(..) | Put::Group(..) | Put::Rules(_) => true,
+            Put::Person(..) | Put::Key(..) => false,
         }
     }
 
@@ -129,7 +156,10 @@ impl Change {
             Put::User(name, Some(user)) => user.bytes(name),
             Put::Group(name, Some(group)) => group.bytes(name),
             Put::Rules(list) => list.bytes(),
-            Put::User(name, None) | Put::Group(name, None) => name.len(),
+            Put::Person(name, Some(person)) => person.bytes(name),
+            Put::Key(_, Some(key)) => key.bytes(),
+            Put::User(name, None) | Put::Group(name, None) | Put::Person(name, None) => name.len(),
+            Put::Key(_, None) => size_of::<KeyId>(),
         }
     }
 
@@ -140,6 +170,8 @@ impl Change {
             Put::User(name, _) => Target::User(name.clone()),
             Put::Group(name, _) => Target::Group(name.clone()),
             Put::Rules(_) => Target::Rules,
+            Put::Person(name, _) => Target::Person(name.clone()),
+            Put::Key(id, _) => Target::Key(*id),
         }
     }
 }
@@ -165,6 +197,28 @@ pub fn check(by: &By, changes: &[Change], bounds: &Bounds) -> Result<(), Refused
             return refused(which, Reason::Invalid(invalid));
         }
         bytes += change.bytes();
+        if bytes > bounds.operation_bytes {
+            return refused(which, Reason::Full("bytes in one operation".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether notes can be kept: neither too many nor too long.
+///
+/// # Errors
+/// Which of them is wrong, and why.
+pub fn check_notes(notes: &[AuditNote], bounds: &Bounds) -> Result<(), Refused> {
+    let refused = |which, why| Err(Refused { which, why });
+    if notes.len() > note::MOST {
+        return refused(note::MOST, Reason::Full("notes in one operation".into()));
+    }
+    let mut bytes = 0;
+    for (which, note) in notes.iter().enumerate() {
+        if let Err(invalid) = note.check() {
+            return refused(which, Reason::Invalid(invalid));
+        }
+        bytes += note.bytes();
         if bytes > bounds.operation_bytes {
             return refused(which, Reason::Full("bytes in one operation".into()));
         }

@@ -1,4 +1,5 @@
-//! What administrators change while a cluster runs: users, groups, and the rules that hold for everybody.
+//! What administrators change while a cluster runs: users, groups, the rules that hold for everybody, and the people and keys that may
+//! do so.
 //!
 //! Purpose: the records as they stand in log entries and tables, what they may hold, what a change of them is, and the audit
 //! of changes.
@@ -18,16 +19,22 @@ mod by;
 mod change;
 mod group;
 mod limit;
+mod note;
+mod person;
 mod stored;
 mod user;
 
-pub use audit::{Audited, ChainHash, EntryNumber, Field, Recorded};
+pub use audit::{Audited, ChainHash, EntryNumber, Field, Recorded, Subject};
 pub use by::{Address, By, Means};
 pub use change::{
     Change, ChangeId, Count, Expect, Incarnation, Node, Put, Reason, Refused, Revision, Target,
-    check,
+    check, check_notes,
 };
 pub use group::{Group, Priority, RuleList};
 pub use limit::{Bounds, Invalid};
-pub use stored::{Changed, GroupsByName, Named, Records, Stored, UsersByName};
+pub use note::AuditNote;
+pub use person::{ApiKey, KeyId, KeySecret, Person, Role};
+pub use stored::{
+    Changed, GroupsByName, KeysById, Named, PeopleByName, Records, Stored, UsersByName,
+};
 pub use user::{Hash, UnixMs, User, Verifier};

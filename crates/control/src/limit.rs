@@ -10,6 +10,12 @@ pub(crate) const USER_NAME: usize = 1_024;
 pub(crate) const GROUP_NAME: usize = 64;
 /// Groups of a user, and groups that a group includes.
 pub(crate) const GROUPS: usize = 64;
+/// Bytes of the name of a person.
+pub(crate) const PERSON_NAME: usize = 128;
+/// Bytes of the name of a key.
+pub(crate) const KEY_NAME: usize = 128;
+/// Secrets of a key: the last one, and the one before.
+pub(crate) const KEY_SECRETS: usize = 2;
 /// Lines of rules of a user or a group.
 pub(crate) const LINES: usize = 1_000;
 /// Bytes of a line.
@@ -34,6 +40,10 @@ pub struct Bounds {
     pub users: usize,
     /// Groups.
     pub groups: usize,
+    /// People.
+    pub people: usize,
+    /// Keys.
+    pub keys: usize,
     /// Lines of rules of all users and groups and of the list.
     pub lines: usize,
     /// Bytes of all records.
@@ -53,6 +63,8 @@ impl Bounds {
     pub const FIXED: Self = Self {
         users: 250_000,
         groups: 1_000,
+        people: 1_000,
+        keys: 10_000,
         lines: 100_000,
         bytes: 256 * 1_024 * 1_024,
         changes: 1_000,

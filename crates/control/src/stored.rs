@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::Revision;
 use crate::group::{Group, RuleList};
+use crate::person::{ApiKey, KeyId, Person};
 use crate::user::User;
 
 /// A record and the operation that has changed it last.
@@ -41,12 +42,21 @@ pub struct Changed {
     pub groups: Vec<Named<Group>>,
     /// The rules that hold for everybody, if they are different.
     pub rules: Option<Arc<Stored<RuleList>>>,
+    /// The people that are different, each once.
+    pub people: Vec<Named<Person>>,
+    /// The keys that are different, each once.
+    pub keys: Vec<(KeyId, Option<Arc<Stored<ApiKey>>>)>,
 }
 
 /// Users by name, in order.
 pub type UsersByName = BTreeMap<Box<str>, Arc<Stored<User>>>;
 /// Groups by name, in order.
 pub type GroupsByName = BTreeMap<Box<str>, Arc<Stored<Group>>>;
+
+/// People by name, in order.
+pub type PeopleByName = BTreeMap<Box<str>, Arc<Stored<Person>>>;
+/// Keys by identifier, in order.
+pub type KeysById = BTreeMap<KeyId, Arc<Stored<ApiKey>>>;
 
 /// All records as of an operation.
 #[derive(Clone, Default, Debug)]
@@ -59,4 +69,8 @@ pub struct Records {
     pub groups: Arc<GroupsByName>,
     /// The rules that hold for everybody.
     pub rules: Arc<Stored<RuleList>>,
+    /// The people.
+    pub people: Arc<PeopleByName>,
+    /// The keys.
+    pub keys: Arc<KeysById>,
 }

@@ -81,15 +81,21 @@ pub const LEVELS: &[LevelFacts] = &[
     },
     LevelFacts {
         level: Level::CONTROL,
-        programs: "0.1.0",
+        programs: "up to commit 442eb03",
         protocol: PeerProtocol(10),
         changes: "users, groups and rules that change while the cluster runs, in a store of their own",
+    },
+    LevelFacts {
+        level: Level::PEOPLE,
+        programs: "0.1.0",
+        protocol: PeerProtocol(11),
+        changes: "people and keys of the HTTP API that change while the cluster runs; what they do is in the audit",
     },
     #[cfg(feature = "trial-level")]
     LevelFacts {
         level: Level::TRIAL,
         programs: "a build for tests",
-        protocol: PeerProtocol(11),
+        protocol: PeerProtocol(12),
         changes: "one entry, one row and one behaviour, for tests of upgrades",
     },
 ];
@@ -105,8 +111,10 @@ impl Level {
     pub const LEAVES: Self = Self(5);
     /// The first level at which the session store can begin the control store.
     pub const CONTROL: Self = Self(6);
+    /// The first level at which the control store has people and keys, and notes in its audit.
+    pub const PEOPLE: Self = Self(7);
     /// Of builds for tests, which play the next version.
-    pub const TRIAL: Self = Self(7);
+    pub const TRIAL: Self = Self(8);
 
     /// The lowest that this program knows.
     pub const OLDEST: Self = Self::UNGATED;
@@ -178,6 +186,12 @@ impl Level {
     #[must_use]
     pub fn begins_stores(self) -> bool {
         self >= Self::CONTROL
+    }
+
+    /// Whether the control store can have people, keys and notes.
+    #[must_use]
+    pub fn has_people(self) -> bool {
+        self >= Self::PEOPLE
     }
 
     /// What is to be known of it; `None`: this program does not know it.

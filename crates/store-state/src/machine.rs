@@ -36,6 +36,11 @@ pub trait Machine: Sized + Send + 'static {
     /// anew by the next checkpoint.
     fn raise(&mut self, _level: Level) {}
 
+    /// Whether logs of this level cannot have all operations: then each is given to [`Machine::lowered`] before it is proposed.
+    fn is_lowered(level: Level) -> bool {
+        level < Level::SPLITS
+    }
+
     /// The operation as a log of this level can have it, which does the same as far as that level can; `None`: no log of that level has
     /// anything like it.
     fn lowered(&self, op: Self::Op, _level: Level) -> Option<Self::Op> {

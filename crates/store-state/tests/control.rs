@@ -9,8 +9,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use control::{
-    Address, By, Change, ChangeId, Changed, Count, Expect, Group, Hash, Incarnation, Means, Node,
-    Priority, Put, Revision, RuleList, UnixMs, User, Verifier,
+    Address, ApiKey, AuditNote, By, Change, ChangeId, Changed, Count, Expect, Field, Group, Hash,
+    Incarnation, KeyId, KeySecret, Means, Node, Person, Priority, Put, Revision, Role, RuleList,
+    UnixMs, User, Verifier,
 };
 use mqtt_session::{Qos0Inbox, QueueFull};
 use store_state::control::{ControlMachine, ControlOp, ControlOutlet};
@@ -73,7 +74,7 @@ fn change(expect: Expect, put: Put) -> Change {
     Change { expect, put }
 }
 
-/// Each form of what can be asked.
+/// Each form of what can be asked at the level of the store's beginning.
 fn operations() -> Vec<ControlOp> {
     let group = |includes: &[&str]| Group {
         priority: Priority(-7),
@@ -151,28 +152,115 @@ fn operations() -> Vec<ControlOp> {
             vec![change(Expect::Any, Put::User("device-1".into(), None))],
         ),
     ];
-    let changes = (1..).zip(all).map(|(count, (means, changes))| {
-        let address = (count % 2 == 0).then(|| Address("2001:db8::1".into()));
-        ControlOp::Change {
-            id: ChangeId {
-                node: Node(0x1234_5678_9ABC_DEF0),
-                incarnation: Incarnation(3),
-                count: Count(count),
-            },
-            by: By {
-                means,
-                name: "ops".into(),
-                address,
-                node: Node(5),
-            },
-            changes,
-        }
-    });
+    let changes = (1..).zip(all);
+    let changes = changes.map(|(count, (means, changes))| changing(count, means, changes));
     let up = ControlOp::NodeUp {
         node: Node(5),
         incarnation: Incarnation(6),
     };
     changes.chain([up]).collect()
+}
+
+fn id(count: u64) -> ChangeId {
+    ChangeId {
+        node: Node(0x1234_5678_9ABC_DEF0),
+        incarnation: Incarnation(3),
+        count: Count(count),
+    }
+}
+
+fn by(count: u64, means: Means) -> By {
+    By {
+        means,
+        name: "ops".into(),
+        address: (count % 2 == 0).then(|| Address("2001:db8::1".into())),
+        node: Node(5),
+    }
+}
+
+fn changing(count: u64, means: Means, changes: Vec<Change>) -> ControlOp {
+    ControlOp::Change {
+        id: id(count),
+        by: by(count, means),
+        changes,
+    }
+}
+
+/// What there is since people and keys can be asked for.
+fn operations_with_people() -> Vec<ControlOp> {
+    let person = |role, hash: Option<&str>| Person {
+        role,
+        audits: true,
+        enabled: true,
+        hash: hash.map(Into::into),
+        must_change: false,
+        note: "on call".into(),
+        logins_since: Revision(0),
+    };
+    let secret = |byte, ends: Option<u64>| KeySecret {
+        sha256: Hash([byte; 32]),
+        ends_ms: ends.map(UnixMs),
+    };
+    let key = |ends: Option<u64>, secrets: &[KeySecret]| ApiKey {
+        name: "ci".into(),
+        role: Role::Operator,
+        audits: false,
+        created_ms: UnixMs(1_800_000_000_000),
+        ends_ms: ends.map(UnixMs),
+        secrets: secrets.into(),
+    };
+    let put_person = |name: &str, person: Option<Person>| {
+        change(Expect::Any, Put::Person(name.into(), person.map(Box::new)))
+    };
+    let put_key =
+        |id, key: Option<ApiKey>| change(Expect::Any, Put::Key(KeyId(id), key.map(Box::new)));
+    let admin = Some(person(Role::Administrator, Some("$argon2id$z")));
+    let note = AuditNote {
+        at: UnixMs(1_800_000_000_001),
+        by: by(1, Means::Node),
+        action: "nodes.drain".into(),
+        target: "mq-1".into(),
+        fields: [Field {
+            name: "result".into(),
+            before: None,
+            after: Some("202".into()),
+        }]
+        .into(),
+    };
+    vec![
+        changing(
+            20,
+            Means::FirstCode,
+            vec![put_person("anna", admin.clone())],
+        ),
+        changing(21, Means::FirstCode, vec![put_person("eve", admin)]),
+        changing(
+            22,
+            Means::FilePerson,
+            vec![
+                put_person("ben", Some(person(Role::Viewer, None))),
+                put_key(0xDEAD_BEEF, Some(key(None, &[secret(1, None)]))),
+                put_key(7, Some(key(Some(1_900_000_000_000), &[secret(2, None)]))),
+            ],
+        ),
+        changing(
+            23,
+            Means::FileKey,
+            vec![
+                put_person("ben", None),
+                put_key(
+                    0xDEAD_BEEF,
+                    Some(key(None, &[secret(3, None), secret(1, Some(5))])),
+                ),
+                put_key(7, None),
+            ],
+        ),
+        changing(24, Means::Person, vec![put_person("anna", None)]),
+        ControlOp::Note {
+            id: id(1),
+            notes: vec![note.clone(), note],
+        },
+    ]
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -181,10 +269,20 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn operations_and_rows_have_the_bytes_that_they_had() {
+    compare("level-6", operations());
+}
+
+#[test]
+fn operations_and_rows_with_people_have_the_bytes_that_they_had() {
+    let all = operations().into_iter().chain(operations_with_people());
+    compare("level-7", all.collect());
+}
+
+fn compare(level: &str, operations: Vec<ControlOp>) {
     let mut rows = Rows::default();
     let mut found = String::new();
     let mut machine = ControlMachine::load(Slots::ALL, &rows).unwrap();
-    for (number, op) in (1_000..).zip(operations()) {
+    for (number, op) in (1_000..).zip(operations) {
         let bytes = postcard::to_stdvec(&op).unwrap();
         let read: ControlOp = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(format!("{read:?}"), format!("{op:?}"));
@@ -208,7 +306,8 @@ fn operations_and_rows_have_the_bytes_that_they_had() {
         format!("{:?}", again.records()),
         format!("{:?}", machine.records())
     );
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/level-6/control");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let path = path.join(level).join("control");
     if std::env::var_os("UPDATE_GENERATED").is_some() {
         std::fs::write(&path, &found).unwrap();
     }

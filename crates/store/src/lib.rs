@@ -37,7 +37,7 @@ mod simulation;
 mod splitting;
 mod storage;
 
-pub use api::control::{BeginError, CONTROL_OPEN_FILES, ControlStore};
+pub use api::control::{AuditPart, BeginError, CONTROL_OPEN_FILES, ControlStore};
 pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::levels::{Levels, NodeLevels, ReplicaFault};

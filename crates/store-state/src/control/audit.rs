@@ -127,7 +127,7 @@ impl Audit {
 
 #[cfg(test)]
 mod tests {
-    use ::control::{By, Means, Revision, Target, UnixMs};
+    use ::control::{By, Means, Revision, Subject, UnixMs};
 
     use super::*;
     use crate::test_table::TestTable;
@@ -145,7 +145,7 @@ mod tests {
                 address: None,
                 node: ::control::Node(1),
             },
-            target: Target::Rules,
+            subject: Subject::Rules,
             fields: [].into(),
         };
         for revision in 0..9 {

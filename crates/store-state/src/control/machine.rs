@@ -5,19 +5,22 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ::control::{
-    Audited, Bounds, By, Change, ChangeId, Changed, EntryNumber, Field, Group, Recorded, Refused,
-    Revision, RuleList, Stored, Target, UnixMs, User,
+    ApiKey, AuditNote, Audited, Bounds, By, Change, ChangeId, Changed, EntryNumber, Field, Group,
+    Means, Node, Person, Reason, Recorded, Refused, Revision, RuleList, Stored, Target, UnixMs,
+    User,
 };
 use hashing::{HashMap, HashSet};
 
 use super::audit::Audit;
 use super::records::{Record, Records};
-use super::rows::{self, AUDIT, Counters, GROUP, ID, MACHINE, RULES, Row, USER};
+use super::rows::{
+    self, AUDIT, Counters, GROUP, ID, KEY, MACHINE, NOTED, Noted, PERSON, RULES, Row, USER,
+};
 use super::{ControlOp, ControlOutlet, ControlReply};
 use crate::survey::ensure;
 use crate::touched::Touched;
 use crate::{
-    Changes, Header, LoadError, Machine, NameHash, SlotRange, Slots, Split, Survey, Table,
+    Changes, Header, Level, LoadError, Machine, NameHash, SlotRange, Slots, Split, Survey, Table,
     TableError, row,
 };
 
@@ -26,6 +29,8 @@ const BOUNDS: Bounds = if cfg!(test) {
     Bounds {
         users: 4,
         groups: 3,
+        people: 3,
+        keys: 3,
         lines: 8,
         bytes: 4_096,
         changes: 4,
@@ -37,6 +42,9 @@ const BOUNDS: Bounds = if cfg!(test) {
     Bounds::FIXED
 };
 
+/// Nodes whose last notes are recognised when they come again.
+const NOTED_NODES: usize = if cfg!(test) { 2 } else { 1_024 };
+
 /// The records of the control store, whole on each replica.
 #[derive(Debug)]
 pub struct ControlMachine {
@@ -46,6 +54,8 @@ pub struct ControlMachine {
     /// Operations that have changed something, as far as they are recognised.
     ids: HashMap<ChangeId, Revision>,
     by_revision: BTreeMap<Revision, ChangeId>,
+    /// The last notes of each node, for 1,024 nodes.
+    noted: BTreeMap<Node, Noted>,
     touched: Touched<Row>,
     /// There are no tables yet.
     new: bool,
@@ -88,6 +98,23 @@ impl Machine for ControlMachine {
             machine.records.put(Record::Rules(Arc::new(rules)));
             Ok(())
         })?;
+        rows::each(table, PERSON, |key, value| {
+            let person: Stored<Person> = row::decode(key, value)?;
+            let record = Record::Person(rows::person(key)?, Some(Arc::new(person)));
+            machine.records.put(record);
+            Ok(())
+        })?;
+        rows::each(table, KEY, |key, value| {
+            let of: Stored<ApiKey> = row::decode(key, value)?;
+            let record = Record::Key(rows::key_id(key)?, Some(Arc::new(of)));
+            machine.records.put(record);
+            Ok(())
+        })?;
+        rows::each(table, NOTED, |key, value| {
+            let noted: Noted = row::decode(key, value)?;
+            machine.noted.insert(Node(rows::number(key)?), noted);
+            Ok(())
+        })?;
         rows::each(table, ID, |key, value| {
             let revision = Revision(rows::number(key)?);
             let id: ChangeId = row::decode(key, value)?;
@@ -96,6 +123,14 @@ impl Machine for ControlMachine {
             Ok(())
         })?;
         Ok(machine)
+    }
+
+    fn is_lowered(level: Level) -> bool {
+        !level.has_people()
+    }
+
+    fn lowered(&self, op: ControlOp, level: Level) -> Option<ControlOp> {
+        op.lowered(level)
     }
 
     fn slot(_: &ControlOp, _: NameHash) -> Option<u16> {
@@ -115,6 +150,9 @@ impl Machine for ControlMachine {
                 let revision = self.revision;
                 return Ok(Some(ControlReply::Changed { revision }));
             }
+            ControlOp::Note { id, notes } => {
+                return self.note(*id, notes, table).map(Some);
+            }
         };
         if let Some(revision) = self.ids.get(id) {
             let revision = *revision;
@@ -123,7 +161,7 @@ impl Machine for ControlMachine {
         if let Err(refused) = ::control::check(by, changes, &BOUNDS) {
             return Ok(Some(ControlReply::Refused(refused)));
         }
-        let before = match self.change(changes) {
+        let before = match self.change(by.means, changes) {
             Ok(before) => before,
             Err(refused) => return Ok(Some(ControlReply::Refused(refused))),
         };
@@ -140,11 +178,13 @@ impl Machine for ControlMachine {
             ..Changed::default()
         };
         for record in before {
-            self.note(&record, by, UnixMs(header.now_ms), table)?;
+            self.add_audited(&record, by, UnixMs(header.now_ms), table)?;
             match self.records.get(&record.target()) {
                 Record::User(name, user) => changed.users.push((name, user)),
                 Record::Group(name, group) => changed.groups.push((name, group)),
                 Record::Rules(rules) => changed.rules = Some(rules),
+                Record::Person(name, person) => changed.people.push((name, person)),
+                Record::Key(id, key) => changed.keys.push((id, key)),
             }
         }
         outlet.changed(changed);
@@ -206,6 +246,21 @@ impl Machine for ControlMachine {
             let checked = rules.record.check();
             checked.map_err(|invalid| row::damaged(key, &invalid.to_string()))
         });
+        survey.each(table, PERSON, "people", |key, value| {
+            let person: Stored<Person> = row::decode(key, value)?;
+            let checked = person.record.check(&rows::person(key)?);
+            checked.map_err(|invalid| row::damaged(key, &invalid.to_string()))
+        });
+        survey.each(table, KEY, "keys", |key, value| {
+            rows::key_id(key)?;
+            let of: Stored<ApiKey> = row::decode(key, value)?;
+            let checked = of.record.check();
+            checked.map_err(|invalid| row::damaged(key, &invalid.to_string()))
+        });
+        survey.each(table, NOTED, "nodes with notes", |key, value| {
+            rows::number(key)?;
+            row::decode::<Noted>(key, value).map(drop)
+        });
         let mut ids = 0;
         survey.each(table, ID, "operations", |key, value| {
             rows::number(key)?;
@@ -240,7 +295,10 @@ impl Machine for ControlMachine {
                 survey.note(error);
             }
         }
-        survey.finish(table, vec![GROUP, USER, RULES, ID, AUDIT]);
+        survey.finish(
+            table,
+            vec![GROUP, USER, RULES, PERSON, KEY, NOTED, ID, AUDIT],
+        );
         survey
     }
 }
@@ -268,6 +326,7 @@ impl ControlMachine {
             audit,
             ids: HashMap::default(),
             by_revision: BTreeMap::new(),
+            noted: BTreeMap::new(),
             touched: Touched::new(),
             new: true,
             collecting: false,
@@ -288,6 +347,8 @@ impl ControlMachine {
             users: self.records.users.clone(),
             groups: Arc::new(self.records.groups.clone()),
             rules: Arc::clone(&self.records.rules),
+            people: Arc::new(self.records.people.clone()),
+            keys: Arc::new(self.records.keys.clone()),
         }
     }
 
@@ -373,8 +434,13 @@ impl ControlMachine {
     }
 
     /// Makes all changes, or none: the records that were there before, each once and in the order of the changes.
-    fn change(&mut self, changes: &[Change]) -> Result<Vec<Record>, Refused> {
+    fn change(&mut self, means: Means, changes: &[Change]) -> Result<Vec<Record>, Refused> {
         let revision = self.next_revision();
+        let administrators = self.records.administrators();
+        if means == Means::FirstCode && administrators > 0 {
+            let why = Reason::NotFirst;
+            return Err(Refused { which: 0, why });
+        }
         let mut before: Vec<Record> = Vec::new();
         let mut changed: HashSet<Target> = HashSet::default();
         for (which, change) in changes.iter().enumerate() {
@@ -395,18 +461,31 @@ impl ControlMachine {
                     self.put(record);
                 }
                 Err(why) => {
-                    while let Some(record) = before.pop() {
-                        self.put(record);
-                    }
+                    self.undo(before);
                     return Err(Refused { which, why });
                 }
             }
+        }
+        let is_last = administrators > 0 && self.records.administrators() == 0;
+        if is_last && !means.is_of_files() {
+            let takes_away = |change: &Change| !change.is_before_people();
+            let which = changes.iter().rposition(takes_away).unwrap_or_default();
+            self.undo(before);
+            let why = Reason::LastAdministrator;
+            return Err(Refused { which, why });
         }
         before.retain(|was| {
             let is = self.records.get(&was.target());
             is != *was
         });
         Ok(before)
+    }
+
+    /// Puts back what was there, the last first.
+    fn undo(&mut self, mut before: Vec<Record>) {
+        while let Some(record) = before.pop() {
+            self.put(record);
+        }
     }
 
     fn put(&mut self, record: Record) {
@@ -421,6 +500,7 @@ impl ControlMachine {
             Row::Record(target) => self.records.get(target).exists(),
             Row::Id(revision) => self.by_revision.contains_key(revision),
             Row::Audit(number) => self.audited().contains(number),
+            Row::Noted(node) => self.noted.contains_key(node),
         };
         let mut touched = std::mem::replace(&mut self.touched, Touched::new());
         touched.settle(&row, |row| self.row(row));
@@ -438,8 +518,11 @@ impl ControlMachine {
                 Record::Group(_, group) => group.map(|group| row::encode(&*group)),
                 Record::Rules(rules) if rules.revision == Revision(0) => None,
                 Record::Rules(rules) => Some(row::encode(&*rules)),
+                Record::Person(_, person) => person.map(|person| row::encode(&*person)),
+                Record::Key(_, key) => key.map(|key| row::encode(&*key)),
             },
             Row::Id(revision) => self.by_revision.get(revision).map(row::encode),
+            Row::Noted(node) => self.noted.get(node).map(row::encode),
             Row::Audit(number) => {
                 let is_kept = self.audited().contains(number);
                 let entry = self.audit.in_memory(*number).filter(|_| is_kept);
@@ -464,8 +547,40 @@ impl ControlMachine {
         }
     }
 
-    /// Adds what has become of a record to the audit.
+    /// Adds notes of a node to the audit, unless they are there.
     fn note(
+        &mut self,
+        id: ChangeId,
+        notes: &[AuditNote],
+        table: &dyn Table,
+    ) -> Result<ControlReply, TableError> {
+        let is_there = |noted: &Noted| *noted >= Noted(id.incarnation, id.count);
+        let revision = self.revision;
+        if self.noted.get(&id.node).is_some_and(is_there) {
+            return Ok(ControlReply::Changed { revision });
+        }
+        if let Err(refused) = ::control::check_notes(notes, &BOUNDS) {
+            return Ok(ControlReply::Refused(refused));
+        }
+        self.touch(Row::Counters, 0);
+        self.touch(Row::Noted(id.node), size_of::<Noted>());
+        self.noted.insert(id.node, Noted(id.incarnation, id.count));
+        while self.noted.len() > NOTED_NODES {
+            let mut others = self.noted.keys().filter(|node| **node != id.node);
+            let Some(other) = others.next().copied() else {
+                break;
+            };
+            self.touch(Row::Noted(other), 0);
+            self.noted.remove(&other);
+        }
+        for note in notes {
+            self.append(&Audited::of_note(note, revision), table)?;
+        }
+        Ok(ControlReply::Changed { revision })
+    }
+
+    /// Adds what has become of a record to the audit.
+    fn add_audited(
         &mut self,
         before: &Record,
         by: &By,
@@ -485,18 +600,31 @@ impl ControlMachine {
             (Record::Rules(before), Record::Rules(after)) => {
                 Field::of_rules(&before.record, &after.record)
             }
+            (Record::Person(_, before), Record::Person(_, after)) => Field::of_people(
+                before.as_ref().map(|of| &of.record),
+                after.as_ref().map(|of| &of.record),
+            ),
+            (Record::Key(_, before), Record::Key(_, after)) => Field::of_keys(
+                before.as_ref().map(|of| &of.record),
+                after.as_ref().map(|of| &of.record),
+            ),
             _ => unreachable!("a target has records of one kind"),
         };
         let entry = Audited {
             revision: self.revision,
             at,
             by: by.clone(),
-            target,
+            subject: target.into(),
             fields,
         };
+        self.append(&entry, table)
+    }
+
+    /// Adds an entry to the audit, and cuts what is too much.
+    fn append(&mut self, entry: &Audited, table: &dyn Table) -> Result<(), TableError> {
         let next = self.audit.chain.next;
         self.touch(Row::Audit(next), 0);
-        self.audit.add(&entry);
+        self.audit.add(entry);
         while let Some(first) = self.audit.too_many(BOUNDS.audited) {
             self.touch(Row::Audit(first), 0);
             self.audit.cut(table)?;

@@ -1,7 +1,9 @@
 //! What the control shard can be asked, what it answers, and what it tells.
 
-use ::control::{By, Change, ChangeId, Changed, Incarnation, Node, Refused, Revision};
+use ::control::{AuditNote, By, Change, ChangeId, Changed, Incarnation, Node, Refused, Revision};
 use serde::{Deserialize, Serialize};
+
+use crate::Level;
 
 /// A request to the control shard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,6 +25,32 @@ pub enum ControlOp {
         /// Its process.
         incarnation: Incarnation,
     },
+    /// Adds to the audit what was done at a node. Changes no record.
+    Note {
+        /// Later than that of the node's notes before: what comes again is recognised by it. The answer does not say whether it was new.
+        id: ChangeId,
+        /// In this order.
+        notes: Vec<AuditNote>,
+    },
+}
+
+impl ControlOp {
+    /// The operation as a log of a level can have it; `None`: no log of that level has anything like it.
+    #[must_use]
+    pub fn lowered(mut self, level: Level) -> Option<Self> {
+        if level.has_people() {
+            return Some(self);
+        }
+        match &mut self {
+            Self::Change { by, changes, .. } => {
+                by.means = by.means.before_people()?;
+                let can_be = changes.iter().all(Change::is_before_people);
+                can_be.then_some(self)
+            }
+            Self::NodeUp { .. } => Some(self),
+            Self::Note { .. } => None,
+        }
+    }
 }
 
 /// What the shard answers.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::control::{Bounds, Expect, Group, Put, Reason, Revision, RuleList, Stored, Target, User};
+use ::control::{
+    ApiKey, Bounds, Expect, Group, KeyId, KeysById, PeopleByName, Person, Put, Reason, Revision,
+    RuleList, Stored, Target, User,
+};
 use hashing::HashMap;
 
 /// All records.
@@ -12,6 +15,8 @@ pub(super) struct Records {
     pub(super) users: BTreeMap<Box<str>, Arc<Stored<User>>>,
     pub(super) groups: BTreeMap<Box<str>, Arc<Stored<Group>>>,
     pub(super) rules: Arc<Stored<RuleList>>,
+    pub(super) people: PeopleByName,
+    pub(super) keys: KeysById,
     /// By how many users and groups each group is named.
     named: HashMap<Box<str>, usize>,
     counted: Counted,
@@ -23,12 +28,16 @@ pub(super) enum Record {
     User(Box<str>, Option<Arc<Stored<User>>>),
     Group(Box<str>, Option<Arc<Stored<Group>>>),
     Rules(Arc<Stored<RuleList>>),
+    Person(Box<str>, Option<Arc<Stored<Person>>>),
+    Key(KeyId, Option<Arc<Stored<ApiKey>>>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Counted {
     lines: usize,
     bytes: usize,
+    /// People and keys that can change everything, for good.
+    administrators: usize,
 }
 
 impl Records {
@@ -38,6 +47,8 @@ impl Records {
             Target::User(name) => Record::User(name.clone(), self.users.get(name).cloned()),
             Target::Group(name) => Record::Group(name.clone(), self.groups.get(name).cloned()),
             Target::Rules => Record::Rules(Arc::clone(&self.rules)),
+            Target::Person(name) => Record::Person(name.clone(), self.people.get(name).cloned()),
+            Target::Key(id) => Record::Key(*id, self.keys.get(id).cloned()),
         }
     }
 
@@ -81,6 +92,28 @@ impl Records {
                 let record = list.clone();
                 Ok(Record::Rules(Arc::new(Stored { revision, record })))
             }
+            Put::Person(name, person) => {
+                let before = self.people.get(name);
+                meets(expect, before.map(|of| of.revision))?;
+                let after = person.as_deref().map(|person| {
+                    let mut record = person.clone();
+                    record.logins_since = match before {
+                        Some(before) if !person.ends_logins(&before.record) => {
+                            before.record.logins_since
+                        }
+                        _ => revision,
+                    };
+                    record
+                });
+                let after = follow(before, after, revision);
+                Ok(Record::Person(name.clone(), after))
+            }
+            Put::Key(id, key) => {
+                let before = self.keys.get(id);
+                meets(expect, before.map(|of| of.revision))?;
+                let after = follow(before, key.as_deref().cloned(), revision);
+                Ok(Record::Key(*id, after))
+            }
         }
     }
 
@@ -111,6 +144,12 @@ impl Records {
                     return Err(Reason::InUse(uses));
                 }
             }
+            Record::Person(name, Some(_)) if !self.people.contains_key(name) => {
+                is_more("people", self.people.len(), bounds.people)?;
+            }
+            Record::Key(id, Some(_)) if !self.keys.contains_key(id) => {
+                is_more("keys", self.keys.len(), bounds.keys)?;
+            }
             _ => {}
         }
         let (before, after) = (counted(&self.get(&record.target())), counted(record));
@@ -133,6 +172,7 @@ impl Records {
         self.counted = Counted {
             lines: self.counted.lines - less.lines + more.lines,
             bytes: self.counted.bytes - less.bytes + more.bytes,
+            administrators: self.counted.administrators - less.administrators + more.administrators,
         };
         for name in before.names() {
             let uses = self.named.get_mut(name).expect("what is named is counted");
@@ -158,7 +198,24 @@ impl Records {
                 self.groups.remove(&name);
             }
             Record::Rules(rules) => self.rules = rules,
+            Record::Person(name, Some(person)) => {
+                self.people.insert(name, person);
+            }
+            Record::Person(name, None) => {
+                self.people.remove(&name);
+            }
+            Record::Key(id, Some(key)) => {
+                self.keys.insert(id, key);
+            }
+            Record::Key(id, None) => {
+                self.keys.remove(&id);
+            }
         }
+    }
+
+    /// People and keys that can change everything, and do not end.
+    pub(super) fn administrators(&self) -> usize {
+        self.counted.administrators
     }
 
     /// Bytes of all texts, as limits count them.
@@ -173,6 +230,8 @@ impl Record {
             Self::User(name, _) => Target::User(name.clone()),
             Self::Group(name, _) => Target::Group(name.clone()),
             Self::Rules(_) => Target::Rules,
+            Self::Person(name, _) => Target::Person(name.clone()),
+            Self::Key(id, _) => Target::Key(*id),
         }
     }
 
@@ -191,6 +250,8 @@ impl Record {
             Self::User(_, user) => user.is_some(),
             Self::Group(_, group) => group.is_some(),
             Self::Rules(rules) => rules.revision != Revision(0),
+            Self::Person(_, person) => person.is_some(),
+            Self::Key(_, key) => key.is_some(),
         }
     }
 
@@ -227,15 +288,31 @@ fn counted(record: &Record) -> Counted {
         Record::User(name, Some(user)) => Counted {
             lines: user.record.rules.len(),
             bytes: user.record.bytes(name),
+            ..Counted::default()
         },
         Record::Group(name, Some(group)) => Counted {
             lines: group.record.rules.len(),
             bytes: group.record.bytes(name),
+            ..Counted::default()
         },
         Record::Rules(rules) => Counted {
             lines: rules.record.0.len(),
             bytes: rules.record.bytes(),
+            ..Counted::default()
         },
-        Record::User(_, None) | Record::Group(_, None) => Counted::default(),
+        Record::Person(name, Some(person)) => Counted {
+            bytes: person.record.bytes(name),
+            administrators: usize::from(person.record.administers()),
+            ..Counted::default()
+        },
+        Record::Key(_, Some(key)) => Counted {
+            bytes: key.record.bytes(),
+            administrators: usize::from(key.record.administers()),
+            ..Counted::default()
+        },
+        Record::User(_, None)
+        | Record::Group(_, None)
+        | Record::Person(_, None)
+        | Record::Key(_, None) => Counted::default(),
     }
 }

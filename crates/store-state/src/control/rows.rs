@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use ::control::{ChainHash, EntryNumber, Revision, Target};
+use ::control::{ChainHash, Count, EntryNumber, Incarnation, KeyId, Node, Revision, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::{LoadError, Table, row};
@@ -21,6 +21,13 @@ pub(super) const RULES: u8 = b'R';
 pub(super) const ID: u8 = b'I';
 /// The kind of audited changes' rows.
 pub(super) const AUDIT: u8 = b'A';
+
+/// The kind of people's rows.
+pub(super) const PERSON: u8 = b'P';
+/// The kind of keys' rows.
+pub(super) const KEY: u8 = b'K';
+/// The kind of rows that say which notes of a node are in the audit.
+pub(super) const NOTED: u8 = b'N';
 
 /// Where the tenant's number stands in the keys of users and groups; there is only the first.
 const TENANT: [u8; 4] = [0; 4];
@@ -68,7 +75,12 @@ pub(super) enum Row {
     Record(Target),
     Id(Revision),
     Audit(EntryNumber),
+    Noted(Node),
 }
+
+/// The last notes of a node that are in the audit: its process, and the how-many-th of that.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(super) struct Noted(pub(super) Incarnation, pub(super) Count);
 
 impl Row {
     pub(super) fn key(&self) -> Vec<u8> {
@@ -79,6 +91,9 @@ impl Row {
             Self::Record(Target::User(name)) => named(USER, name),
             Self::Record(Target::Group(name)) => named(GROUP, name),
             Self::Record(Target::Rules) => vec![RULES],
+            Self::Record(Target::Person(name)) => [&[PERSON][..], name.as_bytes()].concat(),
+            Self::Record(Target::Key(KeyId(id))) => [&[KEY][..], &id.to_be_bytes()].concat(),
+            Self::Noted(Node(node)) => numbered(NOTED, *node),
             Self::Id(Revision(number)) => numbered(ID, *number),
             Self::Audit(EntryNumber(number)) => numbered(AUDIT, *number),
         }
@@ -91,6 +106,21 @@ pub(super) fn name(key: &[u8]) -> Result<Box<str>, LoadError> {
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let damaged = || row::damaged(key, "the key has no name of the first tenant");
     name.map(Box::from).ok_or_else(damaged)
+}
+
+/// The name in the key of a person's row.
+pub(super) fn person(key: &[u8]) -> Result<Box<str>, LoadError> {
+    let name = key.get(1..).and_then(|name| std::str::from_utf8(name).ok());
+    let damaged = || row::damaged(key, "the key has no name");
+    name.map(Box::from).ok_or_else(damaged)
+}
+
+/// The identifier in the key of a key's row.
+pub(super) fn key_id(key: &[u8]) -> Result<KeyId, LoadError> {
+    let id = key.get(1..).and_then(|rest| rest.try_into().ok());
+    let damaged = || row::damaged(key, "the key has no identifier");
+    id.map(|id| KeyId(u32::from_be_bytes(id)))
+        .ok_or_else(damaged)
 }
 
 /// The number in the key of a numbered row.

@@ -2,8 +2,9 @@ mod model;
 mod property;
 
 use ::control::{
-    Address, Audited, By, Change, ChangeId, Changed, Count, EntryNumber, Expect, Group, Hash,
-    Incarnation, Means, Node, Priority, Put, Reason, Refused, Revision, RuleList, User, Verifier,
+    Address, ApiKey, AuditNote, Audited, By, Change, ChangeId, Changed, Count, EntryNumber, Expect,
+    Group, Hash, Incarnation, KeyId, KeySecret, Means, Node, Person, Priority, Put, Reason,
+    Refused, Revision, Role, RuleList, UnixMs, User, Verifier,
 };
 use mqtt_session::{Qos0Inbox, QueueFull};
 
@@ -71,6 +72,52 @@ fn group(rules: &[&str], includes: &[&str]) -> Group {
     }
 }
 
+fn person(role: Role, hash: Option<&str>) -> Person {
+    Person {
+        role,
+        audits: false,
+        enabled: true,
+        hash: hash.map(Into::into),
+        must_change: false,
+        note: "".into(),
+        logins_since: Revision(0),
+    }
+}
+
+fn key(role: Role, ends: Option<u64>) -> ApiKey {
+    ApiKey {
+        name: "ci".into(),
+        role,
+        audits: false,
+        created_ms: UnixMs(1),
+        ends_ms: ends.map(UnixMs),
+        secrets: [KeySecret {
+            sha256: Hash([5; 32]),
+            ends_ms: None,
+        }]
+        .into(),
+    }
+}
+
+/// The notes of a node with this number.
+fn notes(node: Node, number: u64, entries: u8) -> ControlOp {
+    let note = AuditNote {
+        at: UnixMs(9),
+        by: by(),
+        action: "nodes.drain".into(),
+        target: "n-1".into(),
+        fields: [].into(),
+    };
+    ControlOp::Note {
+        id: ChangeId {
+            node,
+            incarnation: Incarnation(1),
+            count: Count(number),
+        },
+        notes: vec![note; entries.into()],
+    }
+}
+
 fn boxed(texts: &[&str]) -> Box<[Box<str>]> {
     texts.iter().map(|text| Box::from(*text)).collect()
 }
@@ -85,12 +132,16 @@ fn by() -> By {
 }
 
 fn op(count: u64, changes: Vec<Change>) -> ControlOp {
+    op_by(Means::Key, count, changes)
+}
+
+fn op_by(means: Means, count: u64, changes: Vec<Change>) -> ControlOp {
     let id = ChangeId {
         node: Node(1),
         incarnation: Incarnation(1),
         count: Count(count),
     };
-    let by = by();
+    let by = By { means, ..by() };
     ControlOp::Change { id, by, changes }
 }
 
@@ -350,4 +401,134 @@ fn a_secret_is_written_as_its_hash_and_shown_nowhere() {
         ..user(&[], &[], "h")
     };
     assert!(!format!("{secret:?}").contains("171"));
+}
+
+fn put_person(name: &str, person: Option<Person>) -> Change {
+    let put = Put::Person(name.into(), person.map(Box::new));
+    let expect = Expect::Any;
+    Change { expect, put }
+}
+
+#[test]
+fn somebody_in_the_store_can_always_change_everything_but_who_is_in_a_file_may_take_that_away() {
+    let mut stage = Stage::new();
+    let ask = |stage: &mut Stage, means, changes| {
+        stage.count += 1;
+        let mut told: Vec<Changed> = Vec::new();
+        let op = op_by(means, stage.count, changes);
+        let Replica { machine, table, .. } = &mut stage.replica;
+        machine.apply(&header(1), &op, table, &mut told).unwrap()
+    };
+    let anna = |role| put_person("anna", Some(person(role, Some("h"))));
+    let first = vec![anna(Role::Administrator)];
+    assert_eq!(ask(&mut stage, Means::FirstCode, first), changed(1));
+    // A second code, of another node, makes nobody.
+    let second = vec![put_person(
+        "eve",
+        Some(person(Role::Administrator, Some("h"))),
+    )];
+    assert_eq!(
+        ask(&mut stage, Means::FirstCode, second),
+        refused(0, Reason::NotFirst)
+    );
+    for changes in [
+        vec![put_person("anna", None)],
+        vec![anna(Role::Operator)],
+        vec![put_person("anna", Some(person(Role::Administrator, None)))],
+        vec![
+            anna(Role::Viewer),
+            put_group("g", Some(group(&[], &[])), Expect::Any),
+        ],
+    ] {
+        let why = Reason::LastAdministrator;
+        assert_eq!(ask(&mut stage, Means::Person, changes), refused(0, why));
+    }
+    assert!(stage.machine().group("g").is_none());
+    // A key that ends keeps nobody in; one that stays does.
+    let put_key = |ends| Change {
+        expect: Expect::Any,
+        put: Put::Key(KeyId(1), Some(Box::new(key(Role::Administrator, ends)))),
+    };
+    let swap = |ends| vec![put_key(ends), put_person("anna", None)];
+    assert_eq!(
+        ask(&mut stage, Means::Key, swap(Some(5))),
+        refused(1, Reason::LastAdministrator)
+    );
+    assert_eq!(ask(&mut stage, Means::Key, swap(None)), changed(2));
+    let gone = Change {
+        expect: Expect::Any,
+        put: Put::Key(KeyId(1), None),
+    };
+    assert_eq!(
+        ask(&mut stage, Means::Key, vec![gone.clone()]),
+        refused(0, Reason::LastAdministrator)
+    );
+    assert_eq!(ask(&mut stage, Means::FileKey, vec![gone]), changed(3));
+    assert_eq!(
+        ask(
+            &mut stage,
+            Means::FirstCode,
+            vec![anna(Role::Administrator)]
+        ),
+        changed(4)
+    );
+}
+
+#[test]
+fn notes_are_in_the_audit_once() {
+    let mut stage = Stage::new();
+    let ask = |stage: &mut Stage, op: &ControlOp| {
+        let mut told: Vec<Changed> = Vec::new();
+        let Replica { machine, table, .. } = &mut stage.replica;
+        let reply = machine.apply(&header(1), op, table, &mut told).unwrap();
+        assert_eq!(told, []);
+        reply
+    };
+    assert_eq!(ask(&mut stage, &notes(Node(7), 3, 2)), changed(0));
+    assert_eq!(ask(&mut stage, &notes(Node(7), 3, 2)), changed(0));
+    assert_eq!(ask(&mut stage, &notes(Node(7), 2, 2)), changed(0));
+    assert_eq!(stage.machine().audited(), entries(0, 2));
+    ask(&mut stage, &notes(Node(7), 4, 1));
+    assert_eq!(stage.machine().audited(), entries(0, 3));
+    let entry = stage.machine().audit(EntryNumber(2), &stage.replica.table);
+    let entry = Audited::read(&entry.unwrap().unwrap().bytes).unwrap();
+    assert_eq!((&*entry.action(), &*entry.target()), ("nodes.drain", "n-1"));
+    // Of the third node, the first one is forgotten.
+    for node in [8, 9] {
+        ask(&mut stage, &notes(Node(node), 1, 1));
+    }
+    ask(&mut stage, &notes(Node(9), 1, 1));
+    assert_eq!(stage.machine().audited(), entries(0, 5));
+    let long = ControlOp::Note {
+        id: ChangeId {
+            node: Node(9),
+            incarnation: Incarnation(1),
+            count: Count(2),
+        },
+        notes: vec![AuditNote {
+            at: UnixMs(1),
+            by: by(),
+            action: "".into(),
+            target: "".into(),
+            fields: [].into(),
+        }],
+    };
+    let reply = ask(&mut stage, &long);
+    assert!(matches!(
+        reply,
+        ControlReply::Refused(Refused { which: 0, .. })
+    ));
+}
+
+#[test]
+fn logs_of_levels_without_people_have_none() {
+    let lowered = |op: &ControlOp| op.clone().lowered(crate::Level::CONTROL);
+    let users = op_by(Means::FileKey, 1, vec![put_user("a", None, Expect::Any)]);
+    let Some(ControlOp::Change { by, .. }) = lowered(&users) else {
+        panic!("users are of that level");
+    };
+    assert_eq!(by.means, Means::Key);
+    let people = op(1, vec![put_person("anna", None)]);
+    assert!(lowered(&people).is_none() && lowered(&notes(Node(1), 1, 1)).is_none());
+    assert!(people.lowered(crate::Level::PEOPLE).is_some());
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consensus::Log;
+use control::{ChainHash, EntryNumber, Recorded};
 use store_state::api::{ShardNumber, StoreId};
 use store_state::control::{ControlMachine, ControlOp};
 use store_state::session::SessionMachine;
@@ -50,6 +51,17 @@ pub enum BeginError {
     Unavailable(String),
 }
 
+/// A part of the audit, as this node's replica has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditPart {
+    /// The entries that are kept: the first one, and the next one to come.
+    pub kept: std::ops::Range<EntryNumber>,
+    /// The hash of the last entry.
+    pub head: ChainHash,
+    /// The entries that were asked for, in order, without a gap.
+    pub entries: Vec<(EntryNumber, Arc<Recorded>)>,
+}
+
 /// The control store of a node.
 pub struct ControlStore {
     pub(super) session: Arc<ShardSet<SessionMachine>>,
@@ -73,12 +85,49 @@ impl ControlStore {
         self.control.put(CONTROL_SHARD, work, bytes);
     }
 
+    /// The level of the control store's shard, as this node's replica has it; before it has begun, that of the shard that begins it. `None`:
+    /// neither is here.
+    #[must_use]
+    pub fn level(&self) -> Option<Level> {
+        let control = self.control.get(CONTROL_SHARD);
+        let control = control.and_then(|shard| shard.standing());
+        let session = || self.session.get(BEGINS).and_then(|shard| shard.standing());
+        control.or_else(session).map(|(level, _)| level)
+    }
+
     /// Whether the control store has begun, as far as this node knows.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         let shard = self.control.get(CONTROL_SHARD);
         shard.is_some_and(|shard| {
             shard.routing.group.borrow().is_some() || shard.routing.hint.borrow().leader != 0
+        })
+    }
+
+    /// The first `limit` entries of the audit from a number on; from the first one that is kept, if that is later. Holds the lock of
+    /// the shard for as long as the reading takes: ask for some hundred. `None`: this node has no replica that serves, or its tables
+    /// cannot be read.
+    #[must_use]
+    pub fn audit(&self, from: EntryNumber, limit: usize) -> Option<AuditPart> {
+        let shard = self.control.get(CONTROL_SHARD)?;
+        shard.read_tables_by(|machine, table| {
+            let kept = machine.audited();
+            let mut number = from.max(kept.start);
+            let mut entries = Vec::new();
+            while number < kept.end && entries.len() < limit {
+                // Damaged tables may have a gap.
+                let Some(entry) = machine.audit(number, table)? else {
+                    break;
+                };
+                entries.push((number, entry));
+                number = number.next();
+            }
+            let head = machine.audit_head();
+            Ok(AuditPart {
+                kept,
+                head,
+                entries,
+            })
         })
     }
 

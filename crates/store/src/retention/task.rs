@@ -181,7 +181,7 @@ impl AwayMembers {
                 let of = (due.inbox, &*group);
                 let from = due.unseen.start;
                 let found =
-                    shard.read_queue(|machine, table| machine.left_part(of, from, limits, table));
+                    shard.read_tables_by(|machine, table| machine.left_part(of, from, limits, table));
                 let LeftPart(sequences) = found.flatten()?;
                 self.handle_looked(due.inbox, &group, sequences.start);
                 (!sequences.is_empty()).then_some((due, sequences))

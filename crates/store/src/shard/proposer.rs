@@ -318,7 +318,7 @@ impl<M: Kind> Proposer<M> {
         permit: OwnedSemaphorePermit,
     ) -> Result<(), Vec<Weighed<M::Op>>> {
         let (limits, level) = self.shard.limits(&*self.listener);
-        let requests = match level < Level::SPLITS {
+        let requests = match M::is_lowered(level) {
             true => self.lowered(requests, level),
             false => requests,
         };

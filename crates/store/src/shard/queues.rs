@@ -42,7 +42,7 @@ impl Shard<InboxMachine> {
 
 impl<M: Kind> Shard<M> {
     /// Reads the tables by the machine. `None`: the shard does not serve, or its tables cannot be read.
-    pub(crate) fn read_queue<R>(
+    pub(crate) fn read_tables_by<R>(
         &self,
         read: impl FnOnce(&mut M, &dyn Table) -> Result<R, TableError>,
     ) -> Option<R> {
@@ -51,7 +51,7 @@ impl<M: Kind> Shard<M> {
         match read(machine, &**table) {
             Ok(found) => Some(found),
             Err(error) => {
-                tracing::warn!(shard = self.number, %error, "a queue cannot be read");
+                tracing::warn!(shard = self.number, %error, "the tables of a shard cannot be read");
                 None
             }
         }

@@ -274,6 +274,14 @@ impl Asked {
                 problem.with("reason", "in_use").with("uses", count)
             }
             Reason::Invalid(invalid) => invalid_field(&invalid),
+            Reason::LastAdministrator => {
+                let why = "nobody in the store could change anything then; somebody whom a file of the broker knows (http.tokenFile, http.keyFile, http.userFile) can do that";
+                Problem::new(Kind::Conflict, why).with("reason", "last_administrator")
+            }
+            Reason::NotFirst => {
+                let why = "there is an administrator already";
+                Problem::new(Kind::Conflict, why).with("reason", "not_first")
+            }
         }
     }
 }
@@ -295,6 +303,8 @@ fn named(target: &Target) -> String {
         Target::User(name) => format!("a user {name:?}"),
         Target::Group(name) => format!("a group {name:?}"),
         Target::Rules => "a list of rules".to_owned(),
+        Target::Person(name) => format!("a person {name:?}"),
+        Target::Key(id) => format!("a key {id}"),
     }
 }
 

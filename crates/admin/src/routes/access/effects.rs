@@ -77,7 +77,7 @@ fn ended_user<'a>(view: &View, put: &'a Put) -> Option<&'a str> {
             let ends = after.as_deref().is_none_or(is_ended);
             ends.then_some(name)
         }
-        Put::Group(..) | Put::Rules(_) => None,
+        Put::Group(..) | Put::Rules(_) | Put::Person(..) | Put::Key(..) => None,
     }
 }
 

@@ -22,29 +22,35 @@ pub(super) fn judge(view: &View, change: &Change) -> Result<(), Reason> {
             let rules = view.rules();
             (rules.record != RuleList::default()).then_some(rules.revision)
         }
+        Put::Person(name, _) => view.person(name).map(|person| person.revision),
+        Put::Key(id, _) => view.key(*id).map(|key| key.revision),
     };
     meets(change.expect, found)?;
     let bounds = Bounds::FIXED;
     match &change.put {
         Put::User(_, Some(user)) => {
             is_known(&user.groups)?;
-            match found.is_none() && view.user_count() >= bounds.users {
-                true => Err(Reason::Full("users".into())),
-                false => Ok(()),
-            }
+            is_full(found, view.user_count(), bounds.users, "users")
         }
         Put::Group(_, Some(group)) => {
             is_known(&group.includes)?;
-            match found.is_none() && groups.len() >= bounds.groups {
-                true => Err(Reason::Full("groups".into())),
-                false => Ok(()),
-            }
+            is_full(found, groups.len(), bounds.groups, "groups")
         }
         Put::Group(name, None) => match uses(view, name) {
             0 => Ok(()),
             uses => Err(Reason::InUse(uses)),
         },
-        Put::User(_, None) | Put::Rules(_) => Ok(()),
+        Put::Person(_, Some(_)) => is_full(found, view.people().len(), bounds.people, "people"),
+        Put::Key(_, Some(_)) => is_full(found, view.keys().len(), bounds.keys, "keys"),
+        Put::User(_, None) | Put::Rules(_) | Put::Person(_, None) | Put::Key(_, None) => Ok(()),
+    }
+}
+
+/// That there is a place for a record, which is there already if it has a revision.
+fn is_full(found: Option<Revision>, has: usize, most: usize, of: &str) -> Result<(), Reason> {
+    match found.is_none() && has >= most {
+        true => Err(Reason::Full(of.into())),
+        false => Ok(()),
     }
 }
 
@@ -107,6 +113,22 @@ pub(super) fn would(view: &View, put: &Put) -> Would {
                 None if *list == RuleList::default() => Would::Keep,
                 before => of(before, false),
             }
+        }
+        Put::Person(name, person) => {
+            let before = view.person(name);
+            let same = before.map(|before| {
+                person.as_deref().is_some_and(|person| {
+                    let mut person = person.clone();
+                    person.logins_since = before.record.logins_since;
+                    person == before.record
+                })
+            });
+            of(same, person.is_none())
+        }
+        Put::Key(id, key) => {
+            let before = view.key(*id);
+            let same = before.map(|before| key.as_deref() == Some(&before.record));
+            of(same, key.is_none())
         }
     }
 }

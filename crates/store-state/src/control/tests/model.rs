@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use ::control::{Change, ChangeId, Expect, Group, Put, RuleList, User};
+use ::control::{
+    ApiKey, Change, ChangeId, Expect, Group, KeyId, Means, Person, Put, RuleList, User,
+};
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct Model {
     pub(super) users: BTreeMap<String, (u64, User)>,
     pub(super) groups: BTreeMap<String, (u64, Group)>,
     pub(super) rules: (u64, RuleList),
+    pub(super) people: BTreeMap<String, (u64, Person)>,
+    pub(super) keys: BTreeMap<KeyId, (u64, ApiKey)>,
     pub(super) revision: u64,
     pub(super) audited: u64,
     ids: Vec<(ChangeId, u64)>,
@@ -16,7 +20,7 @@ pub(super) struct Model {
 
 impl Model {
     /// The revision that is answered; `None`: it is refused.
-    pub(super) fn apply(&mut self, id: ChangeId, changes: &[Change]) -> Option<u64> {
+    pub(super) fn apply(&mut self, id: ChangeId, means: Means, changes: &[Change]) -> Option<u64> {
         let first = self.ids.len().saturating_sub(6);
         if let Some((_, revision)) = self.ids[first..].iter().find(|(known, _)| *known == id) {
             return Some(*revision);
@@ -29,9 +33,16 @@ impl Model {
         for change in changes {
             after.change(change)?;
         }
+        let (had, has) = (self.has_administrator(), after.has_administrator());
+        let is_first = means == Means::FirstCode;
+        if had && (is_first || !has && means != Means::Token) {
+            return None;
+        }
         let users = differences(&self.users, &after.users);
         let groups = differences(&self.groups, &after.groups);
-        let entries = users + groups + u64::from(self.rules != after.rules);
+        let people = differences(&self.people, &after.people);
+        let keys = differences(&self.keys, &after.keys);
+        let entries = people + keys + users + groups + u64::from(self.rules != after.rules);
         if entries == 0 {
             return Some(self.revision);
         }
@@ -39,6 +50,11 @@ impl Model {
         after.ids.push((id, after.revision));
         *self = after;
         Some(self.revision)
+    }
+
+    fn has_administrator(&self) -> bool {
+        self.people.values().any(|(_, person)| person.administers())
+            || self.keys.values().any(|(_, key)| key.administers())
     }
 
     fn change(&mut self, Change { expect, put }: &Change) -> Option<()> {
@@ -100,6 +116,39 @@ impl Model {
                     self.rules = (revision, list.clone());
                 }
             }
+            Put::Person(name, person) => {
+                let known = self.people.get(&**name);
+                meets(*expect, known.map(|(at, _)| *at))?;
+                let Some(person) = person else {
+                    self.people.remove(&**name);
+                    return Some(());
+                };
+                let mut person = (**person).clone();
+                person.logins_since = match known {
+                    Some((_, known)) if !person.ends_logins(known) => known.logins_since,
+                    _ => ::control::Revision(revision),
+                };
+                if known.is_none() && self.people.len() >= 3 {
+                    return None;
+                }
+                if known.is_none_or(|(_, known)| *known != person) {
+                    self.people.insert(name.to_string(), (revision, person));
+                }
+            }
+            Put::Key(id, key) => {
+                let known = self.keys.get(id);
+                meets(*expect, known.map(|(at, _)| *at))?;
+                let Some(key) = key else {
+                    self.keys.remove(id);
+                    return Some(());
+                };
+                if known.is_none() && self.keys.len() >= 3 {
+                    return None;
+                }
+                if known.is_none_or(|(_, known)| *known != **key) {
+                    self.keys.insert(*id, (revision, (**key).clone()));
+                }
+            }
         }
         let lines = self.users.values().map(|(_, user)| user.rules.len());
         let lines = lines.chain(self.groups.values().map(|(_, group)| group.rules.len()));
@@ -108,8 +157,8 @@ impl Model {
     }
 }
 
-fn differences<T: PartialEq>(before: &BTreeMap<String, T>, after: &BTreeMap<String, T>) -> u64 {
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
+fn differences<N: Ord, T: PartialEq>(before: &BTreeMap<N, T>, after: &BTreeMap<N, T>) -> u64 {
+    let gone = before.keys().filter(|name| !after.contains_key(name));
     let new = after
         .iter()
         .filter(|(name, of)| before.get(*name) != Some(of));

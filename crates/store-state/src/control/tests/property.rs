@@ -12,7 +12,9 @@ const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
 #[derive(Clone, Debug)]
 enum Step {
     /// `again`: with the number of an operation before.
-    Op(Vec<Change>, Option<u64>),
+    Op(Means, Vec<Change>, Option<u64>),
+    /// Notes, this many, as the last ones of a node or as the same again.
+    Notes(Node, u8, bool),
     Collect,
     Saved,
     Crash(bool),
@@ -57,7 +59,24 @@ fn change() -> impl Strategy<Value = Change> {
             let group = (!includes.contains(&name)).then(|| Box::new(group(&rules, &includes)))?;
             Some(Put::Group(name.into(), Some(group)))
         });
+    let roles = || select(&[Role::Viewer, Role::Administrator][..]);
+    let of_person = (select(&USERS[..]), roles(), any::<bool>(), any::<bool>());
+    let of_person = of_person.prop_map(|(name, role, enabled, has_hash)| {
+        let person = Person {
+            enabled,
+            ..person(role, has_hash.then_some("h"))
+        };
+        Put::Person(name.into(), Some(Box::new(person)))
+    });
+    let ids = || (0..5u32).prop_map(KeyId);
+    let of_key = (ids(), roles(), any::<bool>());
+    let of_key = of_key
+        .prop_map(|(id, role, ends)| Put::Key(id, Some(Box::new(key(role, ends.then_some(9))))));
     let put = prop_oneof![
+        4 => of_person,
+        4 => of_key,
+        2 => select(&USERS[..]).prop_map(|name| Put::Person(name.into(), None)),
+        2 => ids().prop_map(|id| Put::Key(id, None)),
         6 => of_user,
         4 => of_group,
         2 => select(&USERS[..]).prop_map(|name| Put::User(name.into(), None)),
@@ -67,11 +86,19 @@ fn change() -> impl Strategy<Value = Change> {
     (expect(), put).prop_map(|(expect, put)| Change { expect, put })
 }
 
+fn means() -> impl Strategy<Value = Means> {
+    let all = [Means::Key, Means::Key, Means::Token, Means::FirstCode];
+    select(all.to_vec())
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let changes = || proptest::collection::vec(change(), 1..6);
     prop_oneof![
-        20 => changes().prop_map(|changes| Step::Op(changes, None)),
-        2 => (changes(), 1..9u64).prop_map(|(changes, ago)| Step::Op(changes, Some(ago))),
+        20 => (means(), changes()).prop_map(|(means, changes)| Step::Op(means, changes, None)),
+        2 => (changes(), 1..9u64)
+            .prop_map(|(changes, ago)| Step::Op(Means::Key, changes, Some(ago))),
+        4 => ((1..3u64).prop_map(Node), 1..4u8, any::<bool>())
+            .prop_map(|(node, count, again)| Step::Notes(node, count, again)),
         4 => Just(Step::Collect),
         4 => Just(Step::Saved),
         2 => any::<bool>().prop_map(Step::Crash),
@@ -99,6 +126,19 @@ fn compare(machine: &ControlMachine, model: &Model) {
             "{name}"
         );
     }
+    let records = machine.records();
+    let people = records.people.iter();
+    let people = people.map(|(name, of)| (name.to_string(), (of.revision.0, of.record.clone())));
+    assert_eq!(
+        people.collect::<std::collections::BTreeMap<_, _>>(),
+        model.people
+    );
+    let keys = records.keys.iter();
+    let keys = keys.map(|(id, of)| (*id, (of.revision.0, of.record.clone())));
+    assert_eq!(
+        keys.collect::<std::collections::BTreeMap<_, _>>(),
+        model.keys
+    );
     let (revision, expected) = &model.rules;
     assert_eq!(machine.rules().record, *expected);
     assert_eq!(machine.rules().revision.0, *revision);
@@ -115,9 +155,19 @@ proptest! {
         let mut replica = Replica::new(apply);
         let mut model = Model::default();
         let mut count = 0;
+        let mut noted = std::collections::BTreeMap::<Node, u64>::new();
         for step in steps {
             match step {
-                Step::Op(changes, ago) => {
+                Step::Notes(node, entries, again) => {
+                    let last = noted.entry(node).or_default();
+                    let is_again = again && *last > 0;
+                    *last += u64::from(!is_again);
+                    let expected = if is_again { 0 } else { u64::from(entries) };
+                    let op = notes(node, *last, entries);
+                    replica.apply(&header(1), &op);
+                    model.audited += expected;
+                }
+                Step::Op(means, changes, ago) => {
                     let number = match ago {
                         Some(ago) => count.max(ago) - ago,
                         None => {
@@ -125,11 +175,11 @@ proptest! {
                             count
                         }
                     };
-                    let op = op(number, changes.clone());
+                    let op = op_by(means, number, changes.clone());
                     let ControlOp::Change { id, .. } = &op else {
                         unreachable!("the steps are changes");
                     };
-                    let expected = model.apply(*id, &changes);
+                    let expected = model.apply(*id, means, &changes);
                     let outcome = replica.apply(&header(number), &op);
                     match expected {
                         Some(revision) => {

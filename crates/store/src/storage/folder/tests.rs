@@ -80,14 +80,13 @@ fn a_first_start_that_was_cut_off_is_begun_again() {
 fn a_newer_format_is_refused_with_both_numbers() {
     let at = scratch();
     drop(Folder::open(at.path()).unwrap());
-    fs::write(
-        at.path().join("FORMAT"),
-        "heraldmq data folder, format 7\nx\n",
-    )
-    .unwrap();
+    let later = Level::NEWEST.0 + 1;
+    let content = format!("heraldmq data folder, format {later}\nx\n");
+    fs::write(at.path().join("FORMAT"), content).unwrap();
     let said = refusal(at.path());
     assert!(
-        said.contains("format 7") && said.contains(&format!("up to {}", Level::NEWEST)),
+        said.contains(&format!("format {later}"))
+            && said.contains(&format!("up to {}", Level::NEWEST)),
         "{said}"
     );
 }
