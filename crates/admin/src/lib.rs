@@ -37,7 +37,7 @@ pub use backend::{
 pub use pace::{Debt, thread_cpu};
 pub use rights::{
     Added, Anonymous, Caller, Key, KeyFile, KeyFileError, KeyId, Keys, LoginSession, NoSuchRole,
-    People, Rights, Role, Sessions, Token, TokenHash, Who,
+    People, PersonStanding, Rights, Role, Sessions, Source, Token, TokenHash, Who,
 };
 pub use routes::{document, not_ready, router};
 pub use serve::{Tls, serve};

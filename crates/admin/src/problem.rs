@@ -26,6 +26,8 @@ pub enum Kind {
     LoginFailed,
     /// The key's role may not do this.
     NoRight,
+    /// The person has to choose another password first.
+    PasswordChange,
     /// A change by a session without the session's token.
     Csrf,
     /// The header `Host` names neither an address nor a host of `http.hosts`.
@@ -87,7 +89,7 @@ const fn row(kind: Kind, name: &'static str, status: StatusCode, title: &'static
 }
 
 /// All problems, in the order of [`Kind`].
-pub const ROWS: [Row; 24] = [
+pub const ROWS: [Row; 25] = [
     row(
         Kind::InvalidParameter,
         "invalid-parameter",
@@ -123,6 +125,12 @@ pub const ROWS: [Row; 24] = [
         "no-right",
         StatusCode::FORBIDDEN,
         "Not permitted for this role",
+    ),
+    row(
+        Kind::PasswordChange,
+        "password-change",
+        StatusCode::FORBIDDEN,
+        "Another password has to be chosen",
     ),
     row(
         Kind::Csrf,

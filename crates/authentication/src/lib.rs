@@ -26,6 +26,7 @@ mod http_client;
 mod jwt;
 mod password_file;
 mod password_hash;
+mod person;
 mod postgres;
 mod scram;
 mod scram_keys;
@@ -37,6 +38,7 @@ mod users;
 use std::fmt;
 
 pub use password_hash::{StoredAs, stored_as};
+pub use person::fits;
 pub use service::Authentication;
 pub use users::{EditError, Storage, Users, UsersError, UsersFileError, with_user, without_user};
 

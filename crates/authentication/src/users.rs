@@ -141,6 +141,11 @@ impl Users {
         self.places.contains_key(name)
     }
 
+    /// The names of all, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.places.keys().map(|name| &**name)
+    }
+
     /// Whether the password is that of the user; `None`: there is no such user. Takes as long for a name
     /// that does not exist as for one that does.
     #[must_use]

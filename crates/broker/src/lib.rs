@@ -28,6 +28,7 @@ mod disk_space;
 mod drain;
 mod events;
 mod eviction;
+mod first_login;
 mod history;
 mod http_tls;
 mod inspect;
@@ -392,7 +393,12 @@ impl Broker {
         let (http, http_tls) = match http {
             Some((listener, tls)) => {
                 let port = tls.as_ref().map(HttpTls::port);
+                let place = (http_address, tls.is_some());
                 let serves = serve_http(listener, router, port);
+                let told = Arc::clone(&node);
+                let serves = async move {
+                    tokio::join!(serves, first_login::tell(&told, place));
+                };
                 let side = Side::start("http", serves).map_err(StartError::System)?;
                 (Some(side), tls)
             }

@@ -1,4 +1,4 @@
-//! The people who may use the HTTP API with a user name and a password.
+//! The people of a file who may use the HTTP API with a user name and a password.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -65,6 +65,14 @@ impl People for ConfiguredPeople {
             _ => Role::Viewer,
         };
         self.users.has(user).then_some(role)
+    }
+
+    fn all(&self) -> Vec<(String, Role)> {
+        let names = self.users.names();
+        let with_role = names.filter_map(|name| Some((name.to_owned(), self.role(name)?)));
+        let mut all: Vec<_> = with_role.collect();
+        all.sort();
+        all
     }
 
     fn has_password(&self, user: &str, password: &[u8]) -> bool {

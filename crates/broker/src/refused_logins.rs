@@ -181,7 +181,7 @@ impl Why {
         match self {
             Self::Mqtt(cause) => cause.explanation(),
             Self::Http(HttpCause::UnknownUser) => {
-                "HTTP API or dashboard: the user is not in http.userFile."
+                "HTTP API or dashboard: there is no such person, neither in the store nor in http.userFile, or the person is disabled."
             }
             Self::Http(HttpCause::WrongPassword) => {
                 "HTTP API or dashboard: the user exists, and the password is a different one."

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{self, IsTerminal, Read, Write},
+    io::{self, BufRead as _, IsTerminal, Read, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -94,6 +94,25 @@ pub(crate) fn password(from_stdin: bool) -> Result<Zeroizing<String>, Failure> {
             "the password is longer than {MAX_PASSWORD_BYTES} bytes"
         ))),
     }
+}
+
+/// What is asked for at a terminal, and not shown.
+pub(crate) fn asked(prompt: &str) -> Result<Zeroizing<String>, Failure> {
+    let asked = rpassword::prompt_password(prompt).map(Zeroizing::new);
+    asked.map_err(|error| Failure::Runtime(format!("nothing was read: {error}")))
+}
+
+/// A line of standard input.
+pub(crate) fn line() -> Result<Zeroizing<String>, Failure> {
+    let mut line = Zeroizing::new(String::new());
+    let read = io::stdin()
+        .lock()
+        .take(MAX_PASSWORD_BYTES)
+        .read_line(&mut line);
+    read.map_err(|error| Failure::Runtime(format!("standard input: {error}")))?;
+    let end = line.trim_end().len();
+    line.truncate(end);
+    Ok(line)
 }
 
 fn read_password() -> io::Result<Zeroizing<String>> {

@@ -10,7 +10,7 @@ use crate::rights::Role;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
-    /// A user of `http.userFile`.
+    /// A person of the control store or of `http.userFile`.
     pub user: String,
     /// The password.
     pub password: String,
@@ -25,6 +25,12 @@ pub struct Me {
     pub key: Option<String>,
     /// What it may do.
     pub role: Role,
+    /// Whether it may read the audit, whatever the role.
+    #[serde(default)]
+    pub audits: bool,
+    /// Another password has to be chosen before anything else: `POST /me/password`.
+    #[serde(default)]
+    pub must_change: bool,
     /// What requests of this session that are no `GET` show as `X-CSRF-Token`.
     pub csrf_token: Option<String>,
     /// When the session ends, whatever is done.

@@ -14,6 +14,7 @@ mod login;
 mod matching;
 mod message;
 mod node;
+mod people;
 mod queue;
 mod rule;
 mod setting;
@@ -44,6 +45,10 @@ pub use message::{
     Encoding, Message, NewMessage, PublishedMessage, RetainedLevelRow, RetainedRow, UserProperty,
 };
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
+pub use people::{
+    FirstAdministrator, KeyMade, KeyRow, KnownIn, LoginMethods, NewKey, NewPerson, OwnPassword,
+    PersonMade, PersonRow, Rotation,
+};
 pub use queue::{QueueOrder, QueuePurge, QueueRow, QueuedMessage};
 pub use rule::{
     AclAnswer, AclQuestion, AclRule, AclRules, AclSubject, DecidedBy, KnownBy, Verdict,

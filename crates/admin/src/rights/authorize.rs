@@ -10,13 +10,19 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
 
+use control_view::{Standing, View};
+
+use super::first::FirstCode;
 use super::gate::Gate;
-use super::sessions::{LoginSession, People, Sessions, TokenHash};
-use super::{KeyId, Keys, Role, Token};
+use super::sessions::{LoginSession, People, PersonStanding, Sessions, TokenHash};
+use super::{KeyId, Keys, Role, Token, stored};
 use crate::backend::ApiChange;
 use crate::problem::{Kind, Problem};
 use crate::requests::RequestId;
 use crate::serve::Peer;
+
+/// What somebody may do who has to choose another password.
+const OF_EVERYBODY: [&str; 3] = ["/api/v1/me", "/api/v1/me/password", "/api/v1/logout"];
 
 /// What browsers say of the page that a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -26,6 +32,9 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub struct Rights {
     configured: RwLock<Configured>,
     sessions: Sessions,
+    /// People and keys of the control store.
+    view: Arc<View>,
+    first: FirstCode,
 }
 
 #[derive(Debug, Default)]
@@ -54,8 +63,23 @@ pub struct Caller {
     pub who: Who,
     /// What it may do.
     pub role: Role,
+    /// Whether it may read the audit, whatever the role.
+    pub audits: bool,
+    /// Another password has to be chosen before anything else.
+    pub must_change: bool,
+    /// What knows the owner.
+    pub source: Source,
     /// Where it came from.
     pub peer: Option<SocketAddr>,
+}
+
+/// What knows somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A file of this node, or nothing.
+    File,
+    /// The control store.
+    Store,
 }
 
 /// By what the owner of a request is known.
@@ -63,7 +87,7 @@ pub struct Caller {
 pub enum Who {
     /// Nothing was shown.
     Anonymous,
-    /// A key of the file.
+    /// A key of the file or of the store.
     Key {
         /// Which.
         id: KeyId,
@@ -90,6 +114,15 @@ impl Who {
 }
 
 impl Rights {
+    /// Nothing is configured yet. `view`: the people and keys of the control store.
+    #[must_use]
+    pub fn new(view: Arc<View>) -> Self {
+        Self {
+            view,
+            ..Self::default()
+        }
+    }
+
     /// Obeys another configuration from now on. `hosts`: names under which browsers may reach the node without a key,
     /// beside addresses and `localhost`.
     pub fn configure(
@@ -109,7 +142,46 @@ impl Rights {
         };
     }
 
-    /// The users who may log in, if there are any.
+    /// What a person may do. Who is in a file counts, whatever the store says. `None`: nobody of this name can log in.
+    #[must_use]
+    pub fn person(&self, user: &str) -> Option<PersonStanding> {
+        let of_file = |role| PersonStanding {
+            role,
+            audits: false,
+            must_change: false,
+            since: control::Revision(0),
+            source: Source::File,
+        };
+        let people = self.people();
+        match people.and_then(|people| people.role(user)) {
+            Some(role) => Some(of_file(role)),
+            None if self.view.standing() == Standing::Confirmed => stored::person(&self.view, user),
+            None => None,
+        }
+    }
+
+    /// The code that makes the first administrator, while it is good: nobody can change everything, as far as this node knows.
+    #[must_use]
+    pub fn first_code(&self) -> Option<&str> {
+        self.is_first().then(|| self.first.text())
+    }
+
+    /// Whether this is the code that makes the first administrator, and it is good.
+    pub(crate) fn is_first_code(&self, shown: &str) -> bool {
+        self.first.is(shown) && self.is_first()
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        let is_known = self.view.standing() != Standing::Unconfirmed;
+        is_known && !self.configured.read().is_administered() && !self.view.is_administered()
+    }
+
+    /// The keys of the file.
+    pub(crate) fn keys_of_file(&self) -> Vec<super::Key> {
+        self.configured.read().keys.iter().cloned().collect()
+    }
+
+    /// The users of the file, if there is one.
     pub fn people(&self) -> Option<Arc<dyn People>> {
         self.configured.read().people.clone()
     }
@@ -121,9 +193,8 @@ impl Rights {
 
     /// A session of this node. `is_use`: it is used now.
     pub fn session(&self, hash: &TokenHash, is_use: bool) -> Option<LoginSession> {
-        let people = self.people();
         let sessions = &self.sessions;
-        sessions.find(hash, is_use, people.as_ref(), Instant::now())
+        sessions.find(hash, is_use, |user| self.person(user), Instant::now())
     }
 
     /// Ends a session of this node.
@@ -139,10 +210,9 @@ impl Rights {
         let configured = self.configured.read();
         // While there is no key, what is shown cannot be one: who shows something is as good as who shows nothing.
         if let Some(shown) = headers.get(header::AUTHORIZATION)
-            && configured.has_keys()
+            && (configured.has_keys() || self.has_stored())
         {
-            let (who, role) = configured.known(shown.as_bytes())?;
-            return Ok(Caller { who, role, peer });
+            return configured.known(shown.as_bytes(), &self.view, peer);
         }
         let needs_key = |why: &str| Problem::new(Kind::NotAuthenticated, why);
         if configured.anonymous == Anonymous::None {
@@ -174,6 +244,9 @@ impl Rights {
         Ok(Caller {
             who: Who::Anonymous,
             role: Role::Viewer,
+            audits: false,
+            must_change: false,
+            source: Source::File,
             peer,
         })
     }
@@ -193,7 +266,10 @@ impl Rights {
         let is_here = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         let shows_key = || {
             let shown = headers.get(header::AUTHORIZATION);
-            shown.is_some_and(|shown| configured.known(shown.as_bytes()).is_ok())
+            shown.is_some_and(|shown| {
+                let known = configured.known(shown.as_bytes(), &self.view, peer);
+                known.is_ok()
+            })
         };
         let host = match headers.get(header::HOST) {
             Some(host) if is_here && !headers.contains_key(header::VIA) => host.to_str(),
@@ -217,7 +293,16 @@ impl Rights {
 
     /// Whether anybody can have the right to change something.
     fn can_change(&self) -> bool {
-        self.configured.read().can_change()
+        self.configured.read().can_change() || self.has_stored()
+    }
+
+    /// Whether the store has people or keys, or may have: a node that does not know it yet lets nobody in by being asked with any key.
+    fn has_stored(&self) -> bool {
+        match self.view.standing() {
+            Standing::Unused => false,
+            Standing::Unconfirmed => true,
+            Standing::Confirmed => !self.view.keys().is_empty() || !self.view.people().is_empty(),
+        }
     }
 }
 
@@ -230,7 +315,32 @@ impl Configured {
         self.has_keys() || self.people.is_some()
     }
 
-    fn known(&self, header: &[u8]) -> Result<(Who, Role), Problem> {
+    /// Whether somebody in the files can change everything.
+    fn is_administered(&self) -> bool {
+        let is_administrator = |role: &Role| *role == Role::Administrator;
+        let now = SystemTime::now();
+        let mut keys = self.keys.iter().filter(|key| !key.has_ended(now));
+        let people = self.people.as_ref().map(|people| people.all());
+        let mut people = people.iter().flatten().map(|(_, role)| role);
+        self.token.is_some()
+            || keys.any(|key| is_administrator(&key.role))
+            || people.any(is_administrator)
+    }
+
+    fn known(
+        &self,
+        header: &[u8],
+        view: &View,
+        peer: Option<SocketAddr>,
+    ) -> Result<Caller, Problem> {
+        let caller = |who, role, audits, source| Caller {
+            who,
+            role,
+            audits,
+            must_change: false,
+            source,
+            peer,
+        };
         let wrong = || {
             let why = "the Authorization header must be `Bearer` followed by a key that this node knows and that has not expired";
             Problem::new(Kind::NotAuthenticated, why)
@@ -241,15 +351,23 @@ impl Configured {
         }
         let shown = shown.trim_ascii();
         if self.token.as_ref().is_some_and(|token| token.is(shown)) {
-            return Ok((Who::Token, Role::Administrator));
+            return Ok(caller(Who::Token, Role::Administrator, false, Source::File));
         }
         let text = std::str::from_utf8(shown).map_err(|_| wrong())?;
-        let key = self.keys.find(text, SystemTime::now()).ok_or_else(wrong)?;
-        let who = Who::Key {
-            id: key.id.clone(),
-            name: key.name.clone(),
-        };
-        Ok((who, key.role))
+        let now = SystemTime::now();
+        if let Some(key) = self.keys.find(text, now) {
+            let who = Who::Key {
+                id: key.id.clone(),
+                name: key.name.clone(),
+            };
+            return Ok(caller(who, key.role, false, Source::File));
+        }
+        if view.standing() != Standing::Unused && !stored::is_usable(view) {
+            let why = "this node does not know yet whether its copy of the keys is current: ask another node, or again in a moment";
+            return Err(Problem::new(Kind::NotReady, why));
+        }
+        let found = stored::key(view, text, now).ok_or_else(wrong)?;
+        Ok(caller(found.who, found.role, found.audits, Source::Store))
     }
 
     /// Whether a browser that was sent here by another site would not name this host (DNS rebinding).
@@ -318,9 +436,13 @@ pub(crate) async fn authorize(
     if caller.role < needed {
         return refuse(gate.rights(), &caller, needed).into_response();
     }
+    if caller.must_change && !OF_EVERYBODY.contains(&request.uri().path()) {
+        let why = "another password has to be chosen first: POST /api/v1/me/password";
+        return Problem::new(Kind::PasswordChange, why).into_response();
+    }
     let changes = needed > Role::Viewer && request.method() != Method::GET;
+    request.extensions_mut().insert(gate.clone());
     if !changes {
-        request.extensions_mut().insert(gate);
         request.extensions_mut().insert(caller);
         return next.run(request).await;
     }
@@ -366,7 +488,7 @@ fn refuse(rights: &Rights, caller: &Caller, needed: Role) -> Problem {
         );
         return Problem::new(Kind::NotAuthenticated, why).with("needs", needed.name());
     }
-    let why = "nothing can be changed by HTTP: neither http.tokenFile nor http.keyFile has a key, and http.userFile names no users";
+    let why = "nothing can be changed by HTTP: neither http.tokenFile nor http.keyFile has a key, http.userFile names no users, and the store has neither; the log of each node shows a code that makes the first administrator";
     Problem::new(Kind::NoRight, why).with("needs", needed.name())
 }
 

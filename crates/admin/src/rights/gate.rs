@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
 use super::authorize::{Caller, Rights, Who};
-use super::sessions::{LoginSession, SessionToken, TokenHash};
+use super::sessions::{LoginSession, PersonStanding, SessionToken, TokenHash};
 use crate::backend::{Broker, SessionQuestion};
 use crate::problem::{Kind, Problem};
 
@@ -42,9 +42,20 @@ struct State {
     rights: Arc<Rights>,
     broker: Arc<dyn Broker>,
     /// What other nodes have said of sessions. The roles in it count for nothing.
-    remembered: Mutex<HashMap<TokenHash, (Instant, Option<LoginSession>)>>,
+    remembered: Mutex<HashMap<TokenHash, Said>>,
     questions: Semaphore,
 }
+
+#[derive(Clone, Debug)]
+struct Said {
+    at: Instant,
+    session: Option<LoginSession>,
+    /// What this node knew of the person then: if it knows something else by now, the other node is asked again.
+    standing: Option<PersonStanding>,
+}
+
+/// A session, and what its user may do here.
+type Known = (LoginSession, PersonStanding);
 
 impl Gate {
     pub(crate) fn new(rights: Arc<Rights>, broker: Arc<dyn Broker>) -> Self {
@@ -71,7 +82,7 @@ impl Gate {
         headers: &HeaderMap,
         peer: Option<SocketAddr>,
     ) -> Result<Caller, Problem> {
-        let Some(session) = self.session(headers, true).await? else {
+        let Some((session, standing)) = self.session(headers, true).await? else {
             return self.0.rights.caller(headers, peer);
         };
         if !method.is_safe() {
@@ -81,7 +92,7 @@ impl Gate {
                 return Err(Problem::new(Kind::Csrf, why));
             }
         }
-        Ok(of_session(session, peer))
+        Ok(of_session(session, standing, peer))
     }
 
     /// Whether a request that was made before could be made now.
@@ -91,7 +102,7 @@ impl Gate {
         peer: Option<SocketAddr>,
     ) -> Result<Caller, Problem> {
         match self.session(headers, false).await? {
-            Some(session) => Ok(of_session(session, peer)),
+            Some((session, standing)) => Ok(of_session(session, standing, peer)),
             None => self.0.rights.caller(headers, peer),
         }
     }
@@ -116,11 +127,7 @@ impl Gate {
     }
 
     /// A key that is shown counts more than a cookie.
-    async fn session(
-        &self,
-        headers: &HeaderMap,
-        is_use: bool,
-    ) -> Result<Option<LoginSession>, Problem> {
+    async fn session(&self, headers: &HeaderMap, is_use: bool) -> Result<Option<Known>, Problem> {
         let shows_key = headers.contains_key(header::AUTHORIZATION);
         match token(headers).filter(|_| !shows_key) {
             Some(token) => self.session_of(token, is_use).await,
@@ -132,15 +139,19 @@ impl Gate {
         &self,
         token: SessionToken,
         is_use: bool,
-    ) -> Result<Option<LoginSession>, Problem> {
+    ) -> Result<Option<Known>, Problem> {
         if let Some(session) = self.0.rights.session(&token.hash, is_use) {
-            return Ok(Some(session));
+            return Ok(self.known_here(session));
         }
         let now = Instant::now();
-        if let Some((at, said)) = self.0.remembered.lock().get(&token.hash)
-            && now.duration_since(*at) < REMEMBERED
+        let remembered = self.0.remembered.lock().get(&token.hash).cloned();
+        if let Some(said) = remembered
+            && now.duration_since(said.at) < REMEMBERED
         {
-            return Ok(self.with_role_here(said.clone()));
+            let known = said.session.and_then(|session| self.known_here(session));
+            if known.as_ref().map(|(_, standing)| *standing) == said.standing {
+                return Ok(known);
+            }
         }
         let Ok(_turn) = self.0.questions.try_acquire() else {
             let why =
@@ -154,33 +165,43 @@ impl Gate {
         let asked = self.0.broker.login_session(token.node, question, BUDGET);
         let said = asked.await?;
         self.remember(token.hash, said.clone(), now);
-        Ok(self.with_role_here(said))
+        Ok(said.and_then(|session| self.known_here(session)))
     }
 
-    /// A session of another node, with the role that its user has at this one: a token names the node that is asked, and what a
-    /// person may do here is this node's to say. `None`: there is no such user here.
-    fn with_role_here(&self, said: Option<LoginSession>) -> Option<LoginSession> {
-        let said = said?;
-        let role = self.0.rights.people()?.role(&said.user)?;
-        Some(LoginSession { role, ..said })
+    /// A session with the role that its user has at this node: a token names the node that is asked, and what a person may do here is
+    /// this node's to say. `None`: there is no such user here.
+    fn known_here(&self, session: LoginSession) -> Option<Known> {
+        let standing = self.0.rights.person(&session.user)?;
+        let role = standing.role;
+        Some((LoginSession { role, ..session }, standing))
     }
 
     /// Remembers what another node has said, if there is a place.
-    fn remember(&self, hash: TokenHash, said: Option<LoginSession>, now: Instant) {
+    fn remember(&self, hash: TokenHash, session: Option<LoginSession>, now: Instant) {
+        let person = session.as_ref();
+        let standing = person.and_then(|session| self.0.rights.person(&session.user));
         let mut remembered = self.0.remembered.lock();
         if remembered.len() >= MOST_REMEMBERED {
-            remembered.retain(|_, (at, _)| now.duration_since(*at) < REMEMBERED);
+            remembered.retain(|_, said| now.duration_since(said.at) < REMEMBERED);
         }
         if remembered.len() < MOST_REMEMBERED || remembered.contains_key(&hash) {
-            remembered.insert(hash, (now, said));
+            let said = Said {
+                at: now,
+                session,
+                standing,
+            };
+            remembered.insert(hash, said);
         }
     }
 }
 
-fn of_session(session: LoginSession, peer: Option<SocketAddr>) -> Caller {
+fn of_session(session: LoginSession, standing: PersonStanding, peer: Option<SocketAddr>) -> Caller {
     Caller {
-        role: session.role,
         who: Who::User(session),
+        role: standing.role,
+        audits: standing.audits,
+        must_change: standing.must_change,
+        source: standing.source,
         peer,
     }
 }

@@ -44,6 +44,48 @@ impl KeyId {
     }
 }
 
+impl KeyId {
+    /// As the control store has it.
+    pub(crate) fn number(&self) -> control::KeyId {
+        let number = u32::from_str_radix(&self.0, 16);
+        control::KeyId(number.expect("an identifier has 8 hexadecimal digits"))
+    }
+}
+
+impl From<control::KeyId> for KeyId {
+    fn from(id: control::KeyId) -> Self {
+        Self(id.to_string())
+    }
+}
+
+/// The identifier and the secret of what somebody shows as a key.
+pub(super) fn split(shown: &str) -> Option<(KeyId, &str)> {
+    let (id, secret) = shown.strip_prefix(PREFIX)?.split_once('_')?;
+    Some((KeyId::new(id)?, secret))
+}
+
+/// A key that was made.
+pub(crate) struct MadeKey {
+    /// Which.
+    pub(crate) id: KeyId,
+    /// What a request shows.
+    pub(crate) text: Zeroizing<String>,
+    /// SHA-256 of its secret.
+    pub(crate) sha256: [u8; 32],
+}
+
+/// Makes a key; `None` for the identifier: a random one.
+pub(crate) fn make_key(id: Option<KeyId>) -> MadeKey {
+    let id = id.unwrap_or_else(|| control::KeyId(rand::random()).into());
+    let bytes = Zeroizing::new(rand::random::<[u8; SECRET]>());
+    let secret = Zeroizing::new(URL_SAFE_NO_PAD.encode(*bytes));
+    MadeKey {
+        text: Zeroizing::new(format!("{PREFIX}{id}_{}", *secret)),
+        sha256: Sha256::digest(secret.as_bytes()).into(),
+        id,
+    }
+}
+
 impl TryFrom<String> for KeyId {
     type Error = &'static str;
 
@@ -111,8 +153,8 @@ impl Keys {
     /// Whose a shown key is. How long that takes does not depend on the secret.
     #[must_use]
     pub fn find(&self, shown: &str, now: SystemTime) -> Option<&Key> {
-        let (id, secret) = shown.strip_prefix(PREFIX)?.split_once('_')?;
-        let key = self.0.get(&KeyId::new(id)?)?;
+        let (id, secret) = split(shown)?;
+        let key = self.0.get(&id)?;
         let is_known = bool::from(hash(secret).as_bytes().ct_eq(key.sha256.as_bytes()));
         (is_known && !key.has_ended(now)).then_some(key)
     }
@@ -231,14 +273,12 @@ impl KeyFile {
         if keys.0.len() >= MOST_KEYS {
             return Err(KeyFileError::TooMany);
         }
-        let id = loop {
-            let id = KeyId(format!("{:08x}", rand::random::<u32>()));
-            if !keys.0.contains_key(&id) {
-                break id;
+        let MadeKey { id, text, sha256 } = loop {
+            let made = make_key(None);
+            if !keys.0.contains_key(&made.id) {
+                break made;
             }
         };
-        let bytes = Zeroizing::new(rand::random::<[u8; SECRET]>());
-        let secret = Zeroizing::new(URL_SAFE_NO_PAD.encode(*bytes));
         // Whole seconds, as the file has them.
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now_s());
         let key = Key {
@@ -247,11 +287,10 @@ impl KeyFile {
             role,
             created: now,
             ends: lasts.map(|lasts| now + lasts),
-            sha256: hash(&secret),
+            sha256: URL_SAFE_NO_PAD.encode(sha256),
         };
         keys.0.insert(id.clone(), key.clone());
         self.write(&keys)?;
-        let text = Zeroizing::new(format!("{PREFIX}{id}_{}", *secret));
         Ok(Added { key, text })
     }
 

@@ -1,15 +1,19 @@
 //! Who may do what: roles, keys, and requests without a key.
 
 mod authorize;
+mod first;
 mod gate;
 mod keys;
 mod sessions;
+mod stored;
 
-pub use authorize::{Anonymous, Caller, Rights, Who};
+pub use authorize::{Anonymous, Caller, Rights, Source, Who};
 pub(crate) use authorize::{Target, Untold, authorize, check_host};
 pub(crate) use gate::{COOKIE, Gate};
 pub use keys::{Added, Key, KeyFile, KeyFileError, KeyId, Keys, Token};
-pub use sessions::{LoginSession, People, Sessions, TokenHash};
+pub(crate) use keys::{MadeKey, make_key};
+pub use sessions::{LoginSession, People, PersonStanding, Sessions, TokenHash};
+pub(crate) use stored::unix_ms;
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,6 +51,26 @@ impl Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl From<control::Role> for Role {
+    fn from(role: control::Role) -> Self {
+        match role {
+            control::Role::Viewer => Self::Viewer,
+            control::Role::Operator => Self::Operator,
+            control::Role::Administrator => Self::Administrator,
+        }
+    }
+}
+
+impl From<Role> for control::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Viewer => Self::Viewer,
+            Role::Operator => Self::Operator,
+            Role::Administrator => Self::Administrator,
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -14,7 +13,9 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::Role;
+use control::Revision;
+
+use super::{Role, Source};
 use crate::api::At;
 use crate::cluster::NodeId;
 
@@ -31,10 +32,28 @@ const SESSIONS_OF_USER: usize = 16;
 /// Bytes of a secret.
 const SECRET: usize = 32;
 
-/// The users who may log in.
+/// What somebody may do who logs in with a password.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PersonStanding {
+    /// The role.
+    pub role: Role,
+    /// Whether the audit may be read, whatever the role.
+    pub audits: bool,
+    /// Another password has to be chosen before anything else.
+    pub must_change: bool,
+    /// Logins before this revision of the control store do not count; 0 for people of a file.
+    pub since: Revision,
+    /// What knows the person.
+    pub source: Source,
+}
+
+/// The people of `http.userFile` who may log in.
 pub trait People: fmt::Debug + Send + Sync + 'static {
     /// The role of a user; `None`: there is no such user.
     fn role(&self, user: &str) -> Option<Role>;
+
+    /// All of them, in the order of their names.
+    fn all(&self) -> Vec<(String, Role)>;
 
     /// Whether this is the password of the user. Takes as long for a user who does not exist; it costs milliseconds of CPU.
     fn has_password(&self, user: &str, password: &[u8]) -> bool;
@@ -116,6 +135,8 @@ pub struct Sessions(Mutex<HashMap<TokenHash, Entry>>);
 
 struct Entry {
     user: String,
+    /// What the person's record said at the login: it ends the session if it says something else.
+    since: Revision,
     csrf_token: String,
     begun: Instant,
     used: Instant,
@@ -136,7 +157,14 @@ impl Entry {
 
 impl Sessions {
     /// Begins one on this node.
-    pub(crate) fn begin(&self, node: NodeId, user: &str, role: Role, now: Instant) -> Begun {
+    pub(crate) fn begin(
+        &self,
+        node: NodeId,
+        user: &str,
+        standing: PersonStanding,
+        now: Instant,
+    ) -> Begun {
+        let PersonStanding { role, since, .. } = standing;
         let secret = Zeroizing::new(rand::random::<[u8; SECRET]>());
         let token = format!("{node}-{}", URL_SAFE_NO_PAD.encode(*secret));
         let token = Zeroizing::new(token);
@@ -163,6 +191,7 @@ impl Sessions {
         }
         let entry = Entry {
             user: user.to_owned(),
+            since,
             csrf_token: csrf_token.clone(),
             begun: now,
             used: now,
@@ -186,13 +215,14 @@ impl Sessions {
         &self,
         hash: &TokenHash,
         is_use: bool,
-        people: Option<&Arc<dyn People>>,
+        person: impl FnOnce(&str) -> Option<PersonStanding>,
         now: Instant,
     ) -> Option<LoginSession> {
         let mut table = self.0.lock();
         let entry = table.get_mut(hash)?;
-        let role = people.and_then(|people| people.role(&entry.user));
-        let Some(role) = role.filter(|_| !entry.has_ended(now)) else {
+        let standing = person(&entry.user);
+        let counts = |of: &PersonStanding| of.since == entry.since && !entry.has_ended(now);
+        let Some(PersonStanding { role, .. }) = standing.filter(counts) else {
             table.remove(hash);
             return None;
         };
@@ -217,21 +247,18 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    #[derive(Debug)]
-    struct Known(&'static [&'static str]);
-
-    impl People for Known {
-        fn role(&self, user: &str) -> Option<Role> {
-            self.0.contains(&user).then_some(Role::Operator)
-        }
-
-        fn has_password(&self, _: &str, _: &[u8]) -> bool {
-            false
+    fn operator(since: u64) -> PersonStanding {
+        PersonStanding {
+            role: Role::Operator,
+            audits: false,
+            must_change: false,
+            since: Revision(since),
+            source: Source::Store,
         }
     }
 
-    fn people(names: &'static [&'static str]) -> Arc<dyn People> {
-        Arc::new(Known(names))
+    fn known(user: &str) -> Option<PersonStanding> {
+        ["anna", "ben"].contains(&user).then(|| operator(7))
     }
 
     fn hash(begun: &Begun) -> TokenHash {
@@ -242,14 +269,10 @@ mod tests {
     fn a_session_ends_by_idleness_by_age_by_logout_and_with_its_user() {
         let start = Instant::now();
         let minutes = |count: u64| start + Duration::from_secs(60 * count);
-        let all = people(&["anna", "ben"]);
         let sessions = Sessions::default();
-        let begin = |user| sessions.begin(NodeId(42), user, Role::Operator, start);
-        let found = |begun: &Begun, is_use, now| {
-            sessions
-                .find(&hash(begun), is_use, Some(&all), now)
-                .is_some()
-        };
+        let begin = |user| sessions.begin(NodeId(42), user, operator(7), start);
+        let found =
+            |begun: &Begun, is_use, now| sessions.find(&hash(begun), is_use, known, now).is_some();
         let (idle, used, ended, gone) = (begin("anna"), begin("anna"), begin("ben"), begin("carl"));
         assert!(idle.token.starts_with("000000000000002a-"));
         assert_eq!(idle.session.role, Role::Operator);
@@ -266,29 +289,29 @@ mod tests {
         assert!(!found(&ended, true, start));
         assert!(!found(&gone, true, start));
         let other = begin("anna");
-        assert_eq!(sessions.find(&hash(&other), true, None, start), None);
+        assert_eq!(sessions.find(&hash(&other), true, |_| None, start), None);
+        // Another password ends what was begun before.
+        let other = begin("anna");
+        let changed = |_: &str| Some(operator(8));
+        assert_eq!(sessions.find(&hash(&other), true, changed, start), None);
+        assert!(!found(&other, true, start));
     }
 
     #[test]
     fn one_user_has_no_place_of_others_and_a_node_has_so_many() {
         let start = Instant::now();
-        let all = people(&["anna", "ben"]);
         let sessions = Sessions::default();
-        let other = sessions.begin(NodeId(1), "ben", Role::Viewer, start);
+        let other = sessions.begin(NodeId(1), "ben", operator(7), start);
         let mut of_anna = Vec::new();
         for number in 0..=SESSIONS_OF_USER as u64 {
             let now = start + Duration::from_secs(number);
-            of_anna.push(sessions.begin(NodeId(1), "anna", Role::Viewer, now));
+            of_anna.push(sessions.begin(NodeId(1), "anna", operator(7), now));
         }
-        let found = |begun: &Begun| {
-            sessions
-                .find(&hash(begun), false, Some(&all), start)
-                .is_some()
-        };
+        let found = |begun: &Begun| sessions.find(&hash(begun), false, known, start).is_some();
         assert!(found(&other) && !found(&of_anna[0]) && found(&of_anna[1]));
         for number in 0..SESSIONS {
             let now = start + Duration::from_secs(100);
-            sessions.begin(NodeId(1), &number.to_string(), Role::Viewer, now);
+            sessions.begin(NodeId(1), &number.to_string(), operator(7), now);
         }
         assert_eq!(sessions.0.lock().len(), SESSIONS);
         assert!(!found(&other));
@@ -296,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_asked_of_nobody() {
-        let begun = Sessions::default().begin(NodeId(7), "a", Role::Viewer, Instant::now());
+        let begun = Sessions::default().begin(NodeId(7), "a", operator(0), Instant::now());
         let secret = begun.token.split_once('-').unwrap().1;
         assert_eq!(SessionToken::parse(&begun.token).unwrap().node, NodeId(7));
         for text in [

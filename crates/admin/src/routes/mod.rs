@@ -102,7 +102,10 @@ fn public(rights: &Arc<Rights>) -> Router<Api> {
 
 /// Paths of the API that need no right.
 fn logins() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(login::login))
+    OpenApiRouter::new()
+        .routes(routes!(login::login))
+        .routes(routes!(login::methods))
+        .routes(routes!(login::first))
 }
 
 fn group(role: Role) -> OpenApiRouter<Api> {
@@ -111,6 +114,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(openapi))
             .routes(routes!(login::who))
             .routes(routes!(login::logout))
+            .routes(routes!(login::password))
             .routes(routes!(cluster::status))
             .routes(routes!(nodes::list))
             .routes(routes!(nodes::one))
@@ -189,6 +193,15 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(access::users::add))
             .routes(routes!(access::users::replace, access::users::remove))
             .routes(routes!(access::users::password))
+            .routes(routes!(access::people::list, access::people::add))
+            .routes(routes!(
+                access::people::one,
+                access::people::replace,
+                access::people::remove
+            ))
+            .routes(routes!(access::keys::list, access::keys::add))
+            .routes(routes!(access::keys::remove))
+            .routes(routes!(access::keys::rotate))
             .routes(routes!(access::groups::add))
             .routes(routes!(access::groups::replace, access::groups::remove))
             .merge(

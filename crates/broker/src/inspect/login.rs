@@ -7,8 +7,9 @@ use std::time::Duration;
 use admin::cluster::NodeId;
 use admin::page::MissingReason;
 use admin::problem::{Kind, Problem};
-use admin::{LoginAttempt, LoginSession, Role, SessionQuestion};
-use guard::{Attempt, NotNow, Shown, Source};
+use admin::{LoginAttempt, LoginSession, Role, SessionQuestion, Source};
+use authentication::fits;
+use guard::{Attempt, NotNow, Shown};
 use inspection::{Answer, Question};
 use tokio::time::{Instant, sleep};
 
@@ -27,19 +28,33 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The role of a user who shows the right password. Failures count as those of MQTT clients do, at loopback addresses as well.
 pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Result<Role, Problem> {
     let node = &inspect.node;
-    let Some(people) = node.rim.rights.people() else {
-        let why = "nobody can log in, because http.userFile is not configured";
+    let people = node.rim.rights.people();
+    let view = Arc::clone(&node.rim.control.view);
+    if people.is_none() && view.people().is_empty() {
+        let why = "nobody can log in, because there are no people: neither in the store nor in http.userFile";
         return Err(Problem::new(Kind::LoginFailed, why));
-    };
+    }
     let turn = turn(node, &attempt).await?;
     let check = inspect.password_checks.acquire().await;
     let check = check.expect("nobody closes this semaphore");
     let began = Instant::now();
     let (user, peer) = (attempt.user.clone(), attempt.peer);
+    let standing = node.rim.rights.person(&user);
+    let stored = view.person(&user);
     let checked = tokio::task::spawn_blocking(move || {
-        let is_right = people.has_password(&attempt.user, attempt.password.as_bytes());
-        match people.role(&attempt.user) {
-            Some(role) if is_right => Ok(role),
+        let password = attempt.password.as_bytes();
+        let is_right = match (people, standing.map(|standing| standing.source)) {
+            (Some(people), Some(Source::File)) => people.has_password(&attempt.user, password),
+            _ => {
+                let person = stored.filter(|_| standing.is_some());
+                let hash = person
+                    .as_ref()
+                    .and_then(|person| person.record.hash.as_deref());
+                fits(hash, password)
+            }
+        };
+        match standing {
+            Some(standing) if is_right => Ok(standing.role),
             Some(_) => Err(HttpCause::WrongPassword),
             None => Err(HttpCause::UnknownUser),
         }
@@ -91,7 +106,7 @@ fn tell_refused(node: &Node, peer: Option<SocketAddr>, user: &str, cause: HttpCa
 
 async fn turn(node: &Arc<Node>, attempt: &LoginAttempt) -> Result<Attempt, Problem> {
     // A loopback address may be that of a proxy, which passes on the guesses of anybody.
-    let source = attempt.peer.map(|peer| Source {
+    let source = attempt.peer.map(|peer| guard::Source {
         ip: peer.ip(),
         is_proxied: true,
     });

@@ -1,4 +1,5 @@
-//! `heraldmq user`, `user-group`, `rules` and `control`: who may log in at a running broker and do what, by its HTTP port.
+//! `heraldmq user`, `user-group`, `rules`, `person`, `key` and `control`: who may log in at a running broker and do what, by its
+//! HTTP port.
 //!
 //! Invariant: a password is in no argument and on no terminal; a secret is printed only by the command that has it generated.
 //!
@@ -7,12 +8,16 @@
 
 mod control;
 mod groups;
+mod keys;
+mod people;
 mod record;
 mod rules;
 mod users;
 
 pub(crate) use control::{ControlArguments, run as control};
 pub(crate) use groups::{UserGroupArguments, run as user_group};
+pub(crate) use keys::{KeyArguments, run as key};
+pub(crate) use people::{PersonArguments, run as person};
 pub(crate) use rules::{RulesArguments, run as rules};
 pub(crate) use users::{UserArguments, run as user};
 

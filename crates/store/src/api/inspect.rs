@@ -201,7 +201,9 @@ impl Inspection<'_> {
         let shard = set.get(set.of(client));
         let shard = shard.filter(|shard| shard.routing.is_here());
         Look::of(shard.and_then(|shard| {
-            shard.read_tables_by(|machine, table| inspect::queue(machine, client, from, QUEUED, table))
+            shard.read_tables_by(|machine, table| {
+                inspect::queue(machine, client, from, QUEUED, table)
+            })
         }))
     }
 

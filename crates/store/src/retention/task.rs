@@ -180,8 +180,8 @@ impl AwayMembers {
             let mut parts = members.into_iter().filter_map(|due| {
                 let of = (due.inbox, &*group);
                 let from = due.unseen.start;
-                let found =
-                    shard.read_tables_by(|machine, table| machine.left_part(of, from, limits, table));
+                let found = shard
+                    .read_tables_by(|machine, table| machine.left_part(of, from, limits, table));
                 let LeftPart(sequences) = found.flatten()?;
                 self.handle_looked(due.inbox, &group, sequences.start);
                 (!sequences.is_empty()).then_some((due, sequences))

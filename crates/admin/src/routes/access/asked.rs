@@ -23,7 +23,7 @@ use crate::api_state::{Api, Turn};
 use crate::backend::Broker;
 use crate::cluster::NodeId;
 use crate::problem::{Kind, Problem};
-use crate::rights::{self, Caller, Untold, Who};
+use crate::rights::{self, Caller, Source, Untold, Who};
 use crate::routes::input::{Params, word};
 use crate::routes::reading::wrong_field;
 
@@ -156,19 +156,48 @@ impl FromRequestParts<Api> for Asked {
     }
 }
 
-fn by(caller: &Caller, node: control::Node) -> By {
-    let means = match caller.who {
-        Who::User(_) => Means::Person,
-        Who::Key { .. } => Means::Key,
+/// Who asks, as changes say it.
+pub(crate) fn by(caller: &Caller, node: control::Node) -> By {
+    let means = match (&caller.who, caller.source) {
+        (Who::User(_), Source::Store) => Means::Person,
+        (Who::User(_), Source::File) => Means::FilePerson,
+        (Who::Key { .. }, Source::Store) => Means::Key,
+        (Who::Key { .. }, Source::File) => Means::FileKey,
         // Nobody without a key changes anything.
-        Who::Token | Who::Anonymous => Means::Token,
+        (Who::Token | Who::Anonymous, _) => Means::Token,
     };
-    let address = |peer: SocketAddr| Address(peer.ip().to_canonical().to_string().into());
     By {
         means,
         name: caller.who.shown().into(),
         address: caller.peer.map(address),
         node,
+    }
+}
+
+/// Where a request came from, as changes say it.
+pub(crate) fn address(peer: SocketAddr) -> Address {
+    Address(peer.ip().to_canonical().to_string().into())
+}
+
+/// Why a change was not made, or may not have been made.
+pub(crate) fn failed_change(
+    error: ChangeError,
+    refuse: impl FnOnce(Refused) -> Problem,
+) -> Problem {
+    match error {
+        ChangeError::Refused(refused) => refuse(refused),
+        ChangeError::Unavailable(why) => {
+            let why = format!("nothing was changed: {why}");
+            Problem::new(Kind::NotReady, why)
+        }
+        ChangeError::Behind(_) => {
+            let why = format!("nothing was changed: {error}");
+            Problem::new(Kind::Conflict, why).with("reason", "upgrade_unfinished")
+        }
+        ChangeError::Unknown => {
+            let why = format!("{error}; read the record before asking again");
+            Problem::new(Kind::NodeSilent, why).with("reason", "unknown_outcome")
+        }
     }
 }
 
@@ -212,22 +241,9 @@ impl Asked {
                 (Extension(Untold), Json(answer)).into_response(),
             ));
         }
-        match self.access.change(self.by.clone(), vec![change]).await {
-            Ok(made) => Ok(Outcome::Made(made)),
-            Err(ChangeError::Refused(Refused { why, .. })) => Err(refuse(why)),
-            Err(ChangeError::Unavailable(why)) => {
-                let why = format!("nothing was changed: {why}");
-                Err(Problem::new(Kind::NotReady, why))
-            }
-            Err(error @ ChangeError::Behind(_)) => {
-                let why = format!("nothing was changed: {error}");
-                Err(Problem::new(Kind::Conflict, why).with("reason", "upgrade_unfinished"))
-            }
-            Err(error @ ChangeError::Unknown) => {
-                let why = format!("{error}; read the record before asking again");
-                Err(Problem::new(Kind::NodeSilent, why).with("reason", "unknown_outcome"))
-            }
-        }
+        let made = self.access.change(self.by.clone(), vec![change]).await;
+        made.map(Outcome::Made)
+            .map_err(|error| failed_change(error, |Refused { why, .. }| refuse(why)))
     }
 
     /// Why the store refuses, in the words of the API.

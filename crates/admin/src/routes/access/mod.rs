@@ -1,4 +1,4 @@
-//! `/users`, `/groups`, `/rules`, `/control`: who may log in and do what, changed while the cluster runs.
+//! `/users`, `/groups`, `/rules`, `/people`, `/keys`, `/control`: who may log in and do what, changed while the cluster runs.
 //!
 //! Invariant: no answer, log line or event has a password, a hash or a secret, but the one answer to the request that has
 //! generated the secret.
@@ -11,9 +11,13 @@ mod current;
 mod effects;
 pub(super) mod groups;
 mod judge;
+pub(super) mod keys;
+pub(super) mod people;
 mod proof;
 pub(super) mod rules;
 pub(super) mod status;
 pub(super) mod users;
 
+pub(super) use asked::{address, by, failed_change};
+pub(super) use people::{hashed, long_enough};
 pub(super) use rules::{LARGEST_RULES, RULES};

@@ -121,7 +121,7 @@ fn wrong(field: &str, accepted: &str) -> Problem {
         .with("accepted", accepted)
 }
 
-fn generate() -> Zeroizing<String> {
+pub(super) fn generate() -> Zeroizing<String> {
     let bytes = Zeroizing::new(rand::random::<[u8; 32]>());
     Zeroizing::new(URL_SAFE_NO_PAD.encode(*bytes))
 }

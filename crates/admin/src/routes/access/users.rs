@@ -256,7 +256,7 @@ async fn finish(
     }
 }
 
-fn ends(text: &str) -> Result<UnixMs, Problem> {
+pub(super) fn ends(text: &str) -> Result<UnixMs, Problem> {
     let wrong = || {
         wrong_field(
             "/ends_at",

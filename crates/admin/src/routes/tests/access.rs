@@ -47,7 +47,7 @@ async fn a_user_is_added_changed_and_removed() {
     });
     assert_eq!((added.json(), tag(&added)), (expected.clone(), "\"r1\""));
     let by = stage.store.last_by.lock().clone().unwrap();
-    assert_eq!((by.means, &*by.name), (Means::Key, "administrator"));
+    assert_eq!((by.means, &*by.name), (Means::FileKey, "administrator"));
     assert_eq!(by.address.unwrap().0, "127.0.0.1".into());
     let read = sent(&stage, "GET", "/users/ann", Value::Null, &[]).await;
     assert_eq!((read.json(), tag(&read)), (expected, "\"r1\""));
@@ -148,7 +148,7 @@ async fn a_user_is_added_changed_and_removed() {
         .json();
     assert_eq!(
         status,
-        json!({"standing": "unconfirmed", "stale_s": 0, "revision": 4, "users": 1, "groups": 0, "lines": 0})
+        json!({"standing": "confirmed", "stale_s": 0, "revision": 4, "users": 1, "groups": 0, "lines": 0})
     );
 }
 

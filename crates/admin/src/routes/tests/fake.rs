@@ -47,6 +47,13 @@ impl People for Anna {
         }
     }
 
+    fn all(&self) -> Vec<(String, Role)> {
+        vec![
+            ("anna".to_owned(), Role::Operator),
+            ("ben".to_owned(), Role::Viewer),
+        ]
+    }
+
     fn has_password(&self, user: &str, password: &[u8]) -> bool {
         user == "anna" && password == b"right"
     }
@@ -64,6 +71,8 @@ pub(super) struct Fake {
     pub(super) last_filter: Mutex<Option<ClientFilter>>,
     /// Why a part of a list of clients is missing.
     pub(super) lacks: Mutex<Option<MissingReason>>,
+    /// Right passwords of others than Anna.
+    right: Mutex<Vec<(String, String)>>,
 }
 
 impl Fake {
@@ -87,6 +96,12 @@ impl Fake {
             is_silent: true,
             ..Self::default()
         }
+    }
+
+    /// The password of somebody is this from now on.
+    pub(super) fn is_right(&self, user: &str, password: &str) {
+        let pair = (user.to_owned(), password.to_owned());
+        self.right.lock().push(pair);
     }
 
     pub(super) fn lists_asked(&self) -> usize {
@@ -449,7 +464,15 @@ impl Broker for Fake {
 
     fn log_in(&self, attempt: LoginAttempt) -> Asked<Role> {
         let is_right = Anna.has_password(&attempt.user, attempt.password.as_bytes());
-        let role = Anna.role(&attempt.user).filter(|_| is_right);
+        let right = self.right.lock();
+        let mut of_others = right.iter();
+        let is_of_other = of_others
+            .any(|(user, password)| *user == attempt.user && *password == *attempt.password);
+        let role = match is_of_other {
+            true => Some(Role::Viewer),
+            false => Anna.role(&attempt.user).filter(|_| is_right),
+        };
+        drop(right);
         if self.is_silent {
             return pending().boxed();
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    By, Change, ChangeId, Changed, Count, Expect, Incarnation, Node, Revision, Verifier,
+    ApiKey, By, Change, ChangeId, Changed, Count, Expect, Incarnation, KeyId, Means, Node, Put,
+    Revision, UnixMs, Verifier,
 };
 use control_view::View;
 use futures_util::FutureExt as _;
@@ -79,6 +80,34 @@ impl Default for Store {
 }
 
 impl Store {
+    /// There is a key of this identifier from now on.
+    pub(super) fn put_key(&self, id: u32) {
+        let key = ApiKey {
+            name: "k".into(),
+            role: control::Role::Viewer,
+            audits: false,
+            created_ms: UnixMs(1),
+            ends_ms: None,
+            secrets: [].into(),
+        };
+        let by = By {
+            means: Means::Token,
+            name: "t".into(),
+            address: None,
+            node: Node(1),
+        };
+        let change = Change {
+            expect: Expect::Any,
+            put: Put::Key(KeyId(id), Some(Box::new(key))),
+        };
+        self.apply(by, vec![change]).unwrap();
+    }
+
+    /// Another node has made changes, and it is not confirmed that there are no more.
+    pub(super) fn unconfirmed(&self, by: By, changes: Vec<Change>) {
+        self.apply(by, changes).unwrap();
+    }
+
     pub(super) fn apply(&self, by: By, changes: Vec<Change>) -> Result<Revision, ChangeError> {
         if let Some(error) = self.error.lock().clone() {
             return Err(error);
@@ -120,6 +149,7 @@ impl Access for Store {
 
     fn change(&self, by: By, changes: Vec<Change>) -> Changing {
         let changed = self.apply(by, changes);
+        self.view.confirmed(Revision(0));
         let missing = self.missing.lock().clone();
         let made = changed.map(|revision| Made { revision, missing });
         async move { made }.boxed()
