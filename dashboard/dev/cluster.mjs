@@ -20,7 +20,8 @@ deny user "operators" retain plant/+/set
 `;
 export const password = (name) => `password of ${name}`;
 
-export async function startCluster({ size = 3, base = 26000, folder = join(tmpdir(), "heraldmq-dashboard") } = {}) {
+/** `settings`: options of the configuration in the place of those below; `undefined` leaves an option out. */
+export async function startCluster({ size = 3, base = 26000, folder = join(tmpdir(), "heraldmq-dashboard"), settings = {} } = {}) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const token = join(folder, "token");
@@ -40,7 +41,7 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
     // Nodes that are left over would answer in the place of these.
     const answers = await fetch(`http://127.0.0.1:${node.http}/healthz`).then(() => true, () => false);
     if (answers) throw new Error(`something else answers at 127.0.0.1:${node.http}`);
-    node.process = startNode(node, n === 1, folder, files, base + 21);
+    node.process = startNode(node, n === 1, folder, files, base + 21, settings);
     nodes.push(node);
   }
   // Whatever ends this process ends its nodes.
@@ -50,7 +51,7 @@ export async function startCluster({ size = 3, base = 26000, folder = join(tmpdi
   return cluster;
 }
 
-function startNode(node, bootstrap, folder, { token, secret, people, users, rules: file }, seed) {
+function startNode(node, bootstrap, folder, { token, secret, people, users, rules: file }, seed, settings) {
   const place = join(folder, node.name);
   mkdirSync(place);
   const config = {
@@ -65,6 +66,7 @@ function startNode(node, bootstrap, folder, { token, secret, people, users, rule
     },
     http: { host: "127.0.0.1", port: node.http, tokenFile: token, userFile: people, operators: "operator", administrators: "administrator" },
     limits: { session: { queueMessages: 2000 } },
+    ...settings,
   };
   writeFileSync(join(place, "conf.yml"), JSON.stringify(config));
   const log = openSync(join(place, "log"), "w");

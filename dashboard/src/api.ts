@@ -59,9 +59,20 @@ export function remove<Path extends keyof Delete>(path: Path, query?: Query, par
 /** Looks again who is signed in, and says whether that is who was before. The session sets it. */
 export const whoAsks = { lookAgain: async (): Promise<boolean> => false };
 
-export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal, again = true): Promise<Answer> {
+export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal): Promise<Answer> {
+  return (await send<Answer>(method, path, { body, abort })).answer;
+}
+
+interface Sent {
+  body?: unknown;
+  abort?: AbortSignal | undefined;
+  headers?: Record<string, string>;
+}
+
+/** The same with headers, and with those of the answer. */
+export async function send<Answer>(method: string, path: string, { body, abort, headers: more }: Sent = {}, again = true): Promise<{ answer: Answer; headers: Headers }> {
   if (method !== "GET" && path !== "/login") await whoIsKnown;
-  const headers: Record<string, string> = { Accept: "application/json" };
+  const headers: Record<string, string> = { Accept: "application/json", ...more };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET" && csrfToken.value) headers["X-CSRF-Token"] = csrfToken.value;
   let answer: Response;
@@ -74,14 +85,14 @@ export async function ask<Answer>(method: string, path: string, body?: unknown, 
     throw new ApiError(silent(method));
   }
   if (answer.ok) usedAt.value = Date.now();
-  if (answer.status === 204) return null as Answer;
+  if (answer.status === 204) return { answer: null as Answer, headers: answer.headers };
   const text = await answer.text();
-  if (answer.ok) return JSON.parse(text) as Answer;
+  if (answer.ok) return { answer: JSON.parse(text) as Answer, headers: answer.headers };
   const problem = asProblem(answer.status, text);
   if (again && method !== "GET" && problem.type.endsWith(":csrf")) {
     // Another tab has signed in since: the cookie is that of a new session, and the token is not. Nothing was done yet.
     // Somebody else may have: what was asked for is not done in another name.
-    if (await whoAsks.lookAgain()) return ask(method, path, body, abort, false);
+    if (await whoAsks.lookAgain()) return send(method, path, { body, abort, ...(more ? { headers: more } : {}) }, false);
   }
   if (answer.status === 401 && path !== "/login") rejected.value++;
   throw new ApiError(problem);

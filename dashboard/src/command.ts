@@ -13,12 +13,17 @@ export function quote(word: string): string {
 /** `--url` of the broker that serves a page. Without it, a context or `HERALDMQ_URL` of the operator may name another broker. */
 const urlOf = (page: string | undefined): string | undefined => page && new URL(".", page).href.replace(/\/$/, "");
 
+/** `true`: an option without a value; a list: the option once for each value, also for an empty one. Nothing, and an empty text: no option. */
+export type Options = Record<string, string | string[] | true | undefined>;
+
 /**
  * A command with what strangers have named: options have their value in the same word, and operands come behind `--`. So no name
  * is read as an option, such as one that sends the key of the operator to another host.
  */
-export function commandOf(name: string, operands: (string | undefined)[] = [], options: Record<string, string | undefined> = {}, page: string | undefined = globalThis.document?.baseURI): string {
-  const given = Object.entries({ url: urlOf(page), ...options }).flatMap(([option, value]) => value ? [`--${option}=${quote(value)}`] : []);
+export function commandOf(name: string, operands: (string | undefined)[] = [], options: Options = {}, page: string | undefined = globalThis.document?.baseURI): string {
+  const all: Options = { url: urlOf(page), ...options };
+  const given = Object.entries(all).flatMap(([option, value]) =>
+    value === true ? [`--${option}`] : [value ?? ""].flat().filter((one) => one !== "" || Array.isArray(value)).map((one) => `--${option}=${quote(one)}`));
   const named = operands.flatMap((operand) => operand ? [quote(operand)] : []);
   return ["heraldmq", name, ...given, ...(named.length ? ["--", ...named] : [])].join(" ");
 }

@@ -1,5 +1,6 @@
 // The pages of the menu, in its order. `key` is what follows `g`.
 import type { ComponentType } from "preact";
+import { AccessPage } from "./pages/access";
 import { Alarms } from "./pages/alarms";
 import { Bans } from "./pages/bans";
 import { ClientPage } from "./pages/client";
@@ -17,11 +18,12 @@ import { Shards } from "./pages/shards";
 import { Subscriptions } from "./pages/subscriptions";
 import { Top } from "./pages/top";
 import { Topics } from "./pages/topics";
+import { UserPage } from "./pages/user";
 
 export interface PageEntry {
   page: string;
   title: string;
-  group: "Now" | "Clients" | "Messages" | "Cluster";
+  group: "Now" | "Clients" | "Messages" | "Access" | "Cluster";
   show: ComponentType;
   key?: string;
   /** Not in the menu: reached from another page, which the menu marks instead. */
@@ -41,6 +43,8 @@ export const pages: PageEntry[] = [
   { page: "subscriptions", title: "Subscriptions", group: "Messages", show: Subscriptions, key: "s" },
   { page: "shared-groups", title: "Shared groups", group: "Messages", show: Groups },
   { page: "retained", title: "Retained", group: "Messages", show: Retained, key: "r" },
+  { page: "access", title: "Users and rules", group: "Access", show: AccessPage, key: "u" },
+  { page: "user", title: "User", group: "Access", show: UserPage, within: "access" },
   { page: "nodes", title: "Nodes", group: "Cluster", show: Nodes, key: "n" },
   { page: "shards", title: "Shards", group: "Cluster", show: Shards, key: "h" },
   { page: "listeners", title: "Listeners", group: "Cluster", show: Listeners },

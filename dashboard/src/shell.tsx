@@ -16,7 +16,7 @@ import { Search } from "./search";
 import { lookWhoIsSignedIn, me, signIn, signOut, signedOut } from "./session";
 
 const menuOpen = signal(false);
-const groups = ["Now", "Clients", "Messages", "Cluster"] as const;
+const groups = ["Now", "Clients", "Messages", "Access", "Cluster"] as const;
 
 export function Shell() {
   const entry = pageOf(route.value.page);

@@ -25,6 +25,10 @@ test("no name is read as an option", () => {
   assert.equal(commandOf("match", ["a b"], { qos: "1", publisher: "--url=x", why: "it's" }), "heraldmq match --qos=1 --publisher='--url=x' --why='it'\\''s' -- 'a b'");
 });
 
+test("an option is repeated, or stands alone", () => {
+  assert.equal(commandOf("user set", ["ann"], { group: ["a", "b c"], class: [""], "no-rules": true, note: "" }), "heraldmq user set --group=a --group='b c' --class='' --no-rules -- ann");
+});
+
 test("a command names the broker that serves the page", () => {
   assert.equal(commandOf("client", ["-x"], { state: "away" }, "http://10.0.0.7:8091/dashboard/"), "heraldmq client --url=http://10.0.0.7:8091/dashboard --state=away -- '-x'");
   assert.equal(commandOf("nodes", [], {}, "https://mq.example/"), "heraldmq nodes --url=https://mq.example");

@@ -1,0 +1,291 @@
+// Users, groups and rules in a browser, on a broker that nobody has used; real clients prove what they change.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import mqtt from "mqtt";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+// @ts-expect-error: plain JavaScript
+import { open, watch } from "../dev/browser.mjs";
+// @ts-expect-error: plain JavaScript
+import { password, startCluster } from "../dev/cluster.mjs";
+// @ts-expect-error: plain JavaScript
+import { problemBody, serve } from "../dev/serve.mjs";
+import { link } from "../src/route-text";
+
+const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
+const roles = ["viewer", "administrator"] as const;
+type Role = (typeof roles)[number];
+let cluster: any, server: any, browser: Browser;
+const signedIn = {} as Record<Role, Awaited<ReturnType<BrowserContext["storageState"]>>>;
+const tokens = {} as Record<Role, string>;
+
+before(async () => {
+  // No chain of authenticators: the store alone says who is let in, as soon as it has a user.
+  const settings = { allowAnonymous: undefined, authentication: undefined, authorization: { noMatch: "deny" } };
+  cluster = await startCluster({ size: 1, base: Number(process.env.DASHBOARD_PORTS ?? 26100) + 60, folder: process.env.DASHBOARD_FOLDER && `${process.env.DASHBOARD_FOLDER}-access`, settings });
+  server = await serve({ node: cluster.nodes[0].http });
+  browser = await open();
+  for (const role of roles) {
+    const context = await browser.newContext();
+    const login = await context.request.post(`${server.url}api/v1/login`, { data: { user: role, password: password(role) } });
+    assert.equal(login.status(), 200);
+    tokens[role] = (await login.json()).csrf_token;
+    signedIn[role] = await context.storageState();
+    await context.close();
+  }
+});
+after(async () => {
+  await browser?.close();
+  server?.close();
+  await cluster?.stop();
+});
+
+/** Runs with a page at this link; fails on whatever no page may do. */
+async function at(hash: string, run: (page: Page) => Promise<void>, role: Role = "administrator") {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", storageState: signedIn[role] });
+  context.setDefaultTimeout(30_000);
+  const page = await context.newPage();
+  const wrong: string[] = await watch(page, server.url);
+  try {
+    await page.goto(server.url + hash);
+    await page.waitForSelector(`header .who >> text=${role}`);
+    await run(page);
+    assert.deepEqual(wrong, []);
+  } finally {
+    server.state.inject = null;
+    await context.close();
+  }
+}
+
+/** What another administrator does meanwhile. */
+async function elsewhere(method: string, path: string, data: unknown, headers: Record<string, string> = {}) {
+  const context = await browser.newContext({ storageState: signedIn.administrator });
+  const answer = await context.request.fetch(`${server.url}api/v1${path}`, { method, data: data as object, headers: { "X-CSRF-Token": tokens.administrator, ...headers } });
+  assert.ok(answer.ok(), `${answer.status()}: ${await answer.text()}`);
+  await context.close();
+}
+
+const connect = (username: string | undefined, secret: string | undefined, clientId: string) =>
+  mqtt.connectAsync(`mqtt://127.0.0.1:${cluster.nodes[0].mqtt}`, { protocolVersion: 5, clientId, reconnectPeriod: 0, connectTimeout: 10_000, ...(username === undefined ? {} : { username, password: secret }) });
+
+const deed = (page: Page) => page.locator("dialog .buttons button").last();
+const field = (page: Page, label: string) => page.locator(`dialog label:has-text("${label}") input`);
+const says = (page: Page, pattern: RegExp) => page.locator("main [role=status]", { hasText: pattern }).first().waitFor();
+const would = (page: Page, pattern: RegExp) => page.locator("dialog .what-it-does", { hasText: pattern }).waitFor();
+const closed = (page: Page) => page.waitForSelector("dialog[open]", { state: "detached" });
+
+test("a group with a rule and a user with a password decide what a client may do", async () => {
+  const anonymous = await connect(undefined, undefined, "anonymous");
+  await anonymous.endAsync();
+  await at("#/access?tab=groups", async (page) => {
+    await page.locator(".answer", { hasText: "No user, group or rule was ever added." }).waitFor();
+    await page.click("button >> text=Add a group…");
+    await field(page, "Name").fill("meters");
+    const rules = page.locator("dialog textarea").first();
+    await rules.fill("# what meters send\nalow publish meters/%u/#");
+    await page.locator("dialog .mistakes", { hasText: /Line 2: / }).waitFor();
+    assert.match(await page.locator("dialog .numbered pre").first().innerText(), /✕2/);
+    assert.equal(await deed(page).isDisabled(), true, "what the broker would refuse cannot be made");
+    await rules.fill("# what meters send\nallow publish meters/%u/#");
+    await would(page, /^Adds the group; no client is disconnected\.$/);
+    assert.match(await page.locator("dialog .command-line code").innerText(), /^heraldmq user-group add --url=\S+ --rule='# what meters send' --rule='allow publish meters\/%u\/#' -- meters$/);
+    await deed(page).click();
+    await closed(page);
+    await says(page, /The group meters was added\./);
+    await page.locator("main tbody th a", { hasText: "meters" }).waitFor();
+  });
+  await at("#/access", async (page) => {
+    await page.locator(".empty", { hasText: "There are no users." }).waitFor();
+    await page.click("button >> text=Add a user…");
+    await page.locator("dialog .notice.warn", { hasText: "This is the first user." }).waitFor();
+    await field(page, "User name").fill("ann");
+    await field(page, "Password").fill("correct horse battery");
+    await page.check("dialog .choices label:has-text('meters') input");
+    await would(page, /^Adds the user; no client is disconnected\.$/);
+    assert.match(await page.locator("dialog .command-line").innerText(), /it asks for the password[^]*heraldmq user add --url=\S+ --group=meters -- ann/);
+    assert.doesNotMatch(await page.locator("dialog").innerText(), /correct horse/);
+    await deed(page).click();
+    await closed(page);
+    await says(page, /The user ann was added\./);
+    await page.locator(".answer", { hasText: "1 user and 1 group; this node's copy is current." }).waitFor();
+  });
+  const client = await connect("ann", "correct horse battery", "meter-1");
+  await client.publishAsync("meters/ann/power", "1.2", { qos: 1 });
+  await assert.rejects(client.publishAsync("meters/ben/power", "1.2", { qos: 1 }), /Not authorized/i);
+  await assert.rejects(connect("ann", "a guess", "meter-2"), /(Not authorized|Bad User Name or Password)/i);
+  await assert.rejects(connect(undefined, undefined, "anonymous"), /(Not authorized|Bad User Name or Password)/i);
+  await at(link("user", { id: "ann" }), async (page) => {
+    await page.locator(".answer", { hasText: "Clients can log in with a password; 0 rules of its own and 1 group come before the rules for everybody; 1 client is connected." }).waitFor();
+    await page.locator("main label", { hasText: "Topic or filter" }).locator("input").fill("meters/ann/power");
+    await page.click("button >> text=Test");
+    await says(page, /allowed: by a rule of the user or its groups, number 2\./);
+    assert.match(await page.locator("main tr.chosen").innerText(), /2\s+group meters\s+allow publish meters\/%u\/#/);
+  });
+  await client.endAsync();
+});
+
+test("a generated secret is shown once, and who is disabled is disconnected", async () => {
+  let secret = "";
+  await at("#/access", async (page) => {
+    await page.click("button >> text=Add a user…");
+    await field(page, "User name").fill("meter-17");
+    await page.selectOption("dialog select >> nth=0", "generate");
+    await would(page, /^Adds the user/);
+    await deed(page).click();
+    secret = await page.locator("dialog [data-secret]").innerText();
+    assert.match(secret, /^[\w-]{43}$/);
+    await page.locator("dialog", { hasText: "It is not shown again" }).waitFor();
+    await page.click("dialog button >> text=Close");
+    await closed(page);
+    assert.doesNotMatch(await page.content(), new RegExp(secret));
+  });
+  const client = await connect("meter-17", secret, "meter-17");
+  const ended = new Promise((done) => client.once("close", () => done(null)));
+  await at(link("access", { prefix: "meter-17" }), async (page) => {
+    await page.locator("main tbody tr", { hasText: "meter-17" }).locator("button", { hasText: "Disable…" }).click();
+    await would(page, /^Disables the user; 1 client is disconnected\.$/);
+    assert.match(await page.locator("dialog .command-line code").innerText(), /^heraldmq user disable --url=\S+ -- meter-17$/);
+    await deed(page).click();
+    await closed(page);
+    await page.locator("main tbody tr", { hasText: "disabled" }).waitFor();
+    await page.selectOption("main label:has-text('Logins') select", "true");
+    await page.locator(".empty", { hasText: "No user matches." }).waitFor();
+  });
+  await ended;
+  await assert.rejects(connect("meter-17", secret, "meter-17"), /(Not authorized|Bad User Name or Password)/i);
+  await at(link("user", { id: "meter-17" }), async (page) => {
+    await page.click("button >> text=Enable…");
+    await would(page, /^Enables the user; /);
+    await deed(page).click();
+    await closed(page);
+    await page.click("button >> text=Password…");
+    await page.locator("dialog input[type=password]").fill("another one");
+    await would(page, /^Replaces all passwords and secrets of the user; no client is disconnected\.$/);
+    await deed(page).click();
+    await closed(page);
+    await says(page, /has another password/);
+    await (await connect("meter-17", "another one", "meter-17")).endAsync();
+    await page.click("button >> text=Remove…");
+    await would(page, /^Removes the user; /);
+    await deed(page).click();
+    await closed(page);
+    await page.locator(".answer", { hasText: "There is no user of this name" }).waitFor();
+  });
+});
+
+test("a group in use is not removed, and the broker's reason stands in the dialog", () => at("#/access?tab=groups", async (page) => {
+  await page.locator("main tbody tr", { hasText: "meters" }).locator("button", { hasText: "Remove…" }).click();
+  await page.locator("dialog .notice.bad", { hasText: "still in use" }).waitFor();
+  assert.equal(await deed(page).isDisabled(), true);
+  await page.click("dialog button >> text=Cancel");
+}));
+
+test("rules for everybody are replaced, and nobody's text is lost", () => at("#/access?tab=rules", async (page) => {
+  await page.locator(".empty", { hasText: "There are no rules for everybody." }).waitFor();
+  await page.click("main button >> text=Change…");
+  const text = page.locator("main textarea");
+  await text.fill('allow user "ann" subscribe plants/#\nallow nobody publish x');
+  await page.locator(".mistakes", { hasText: /Line 2: / }).waitFor();
+  const mine = 'allow user "ann" subscribe plants/#';
+  await text.fill(mine);
+  await page.locator(".what-it-does", { hasText: /^Adds the list of rules; no client is disconnected\.$/ }).waitFor();
+  await elsewhere("PUT", "/rules", { lines: ["deny all subscribe secret/#"] }, { "If-Match": "*" });
+  await page.click("main button >> text=Replace the rules…");
+  await page.locator("dialog .notice.warn", { hasText: "Somebody else has changed this" }).waitFor();
+  await page.click("dialog button >> text=Read it again");
+  await closed(page);
+  await page.locator(".their-change", { hasText: "+ deny all subscribe secret/#" }).waitFor();
+  assert.equal(await text.inputValue(), mine);
+  await page.click("button >> text=Go on with my text");
+  await text.fill(`deny all subscribe secret/#\n${mine}`);
+  await page.click("main button:enabled >> text=Replace the rules…");
+  await would(page, /^Replaces the list of rules, also for connected clients; no client is disconnected\.$/);
+  assert.equal(await page.locator("dialog .payload").innerText(), `+ ${mine}`);
+  await deed(page).click();
+  await closed(page);
+  await says(page, /The rules for everybody were replaced\./);
+  await page.waitForFunction(() => document.querySelector("textarea")?.readOnly && document.querySelector("textarea")?.value.split("\n").length === 2);
+  const client = await connect("ann", "correct horse battery", "reader");
+  await client.subscribeAsync("plants/+", { qos: 1 });
+  await assert.rejects(client.subscribeAsync("secret/+", { qos: 1 }));
+  await client.endAsync();
+}));
+
+test("what was typed stays when somebody else changes the user", () => at(link("user", { id: "ann" }), async (page) => {
+  await page.click("button >> text=Change…");
+  await field(page, "Note").fill("until March");
+  await would(page, /^Changes the user; no client is disconnected\.$/);
+  await elsewhere("PUT", "/users/ann", { groups: ["meters"], class: "device" });
+  await field(page, "Note").fill("until April");
+  await page.locator("dialog .notice.warn", { hasText: "Somebody else has changed this" }).waitFor();
+  await page.click("dialog button >> text=Read it again");
+  await would(page, /^Changes the user/);
+  assert.equal(await field(page, "Note").inputValue(), "until April");
+  assert.equal(await field(page, "Class").inputValue(), "device");
+  assert.match(await page.locator("dialog .command-line code").innerText(), /^heraldmq user set --url=\S+ --note='until April' -- ann$/);
+  await deed(page).click();
+  await closed(page);
+  await page.locator(".facts", { hasText: "until April" }).waitFor();
+  assert.match(await page.locator(".facts").innerText(), /device/);
+}));
+
+test("who lacks the role sees everything, and why nothing can be changed", async () => {
+  for (const [hash, button] of [["access", "Add a user…"], ["access", "Disable…"], ["access?tab=groups", "Add a group…"], ["access?tab=rules", "Change…"], ["user?id=ann", "Password…"]] as const)
+    await at(`#/${hash}`, async (page) => {
+      const one = page.locator("main button", { hasText: button }).first();
+      await one.waitFor();
+      assert.equal(await one.isDisabled(), true);
+      assert.equal(await one.getAttribute("title"), "needs administrator");
+    }, "viewer");
+});
+
+test("a node that cannot change anything says so", () => at("#/access", async (page) => {
+  await page.locator("main tbody tr").first().waitFor();
+  server.state.inject = (path: string, asked: any) => path.startsWith("users") && asked.method !== "GET" && { status: 503, body: problemBody(503, "not-ready", "Not ready", { detail: "nothing was changed: no majority" }) };
+  await page.locator("main tbody tr", { hasText: "ann" }).locator("button", { hasText: "Disable…" }).click();
+  await page.locator("dialog .notice.bad", { hasText: "no majority" }).waitFor();
+  assert.equal(await deed(page).isDisabled(), true);
+  server.state.inject = null;
+  await page.click("dialog button >> text=Retry");
+  await would(page, /^Disables the user/);
+  await page.click("dialog button >> text=Cancel");
+  server.state.inject = (path: string) => path === "control" && { status: 503, body: problemBody(503, "not-ready", "Not ready") };
+  await page.locator("main .notice.bad", { hasText: "Not ready" }).waitFor();
+}));
+
+/** What axe finds on the page as it is. */
+const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+  .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message).join()).slice(0, 3).join(" | ")))`);
+
+async function nothingIsFound(page: Page, what: string) {
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({ width, height: 800 });
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await found(page), [], `${what}, ${width} ${colorScheme}`);
+    }
+    const wider = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+    assert.equal(wider, 0, `${what} scrolls sideways at ${width}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
+for (const [hash, shown, buttons] of [
+  ["access", "main tbody tr", ["Add a user…", "Change…", "Disable…"]], ["access?group=nobody", ".empty", []], ["access?tab=groups", "main tbody tr", ["Add a group…", "Change…", "Remove…"]],
+  ["access?tab=rules", "main textarea", ["Change…"]], ["user?id=ann", ".facts", ["Change…", "Disable…", "Password…", "Remove…"]], ["user?id=nobody", ".answer >> text=There is no user", []],
+] as const)
+  test(`axe finds nothing on ${hash} and in its dialogs`, () => at(`#/${hash}`, async (page) => {
+    await page.waitForSelector(shown);
+    await nothingIsFound(page, hash);
+    for (const button of buttons) {
+      await page.locator("main button", { hasText: button }).first().click();
+      const inPlace = hash === "access?tab=rules";
+      if (inPlace) await page.locator("main textarea").fill("allow nobody publish x");
+      await page.waitForSelector(inPlace ? "main .mistakes" : "dialog[open] .what-it-does");
+      if (!inPlace) await page.locator("dialog[open] .what-it-does", { hasNotText: "Asking" }).waitFor();
+      await nothingIsFound(page, `${hash}, ${button}`);
+      if (inPlace) continue;
+      await page.keyboard.press("Escape");
+      await closed(page);
+    }
+  }));
