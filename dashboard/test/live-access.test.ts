@@ -1,7 +1,9 @@
 // Users, groups and rules in a browser, on a broker that nobody has used; real clients prove what they change.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
+import { promisify } from "node:util";
 import mqtt from "mqtt";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 // @ts-expect-error: plain JavaScript
@@ -229,6 +231,53 @@ test("what was typed stays when somebody else changes the user", () => at(link("
   assert.match(await page.locator(".facts").innerText(), /device/);
 }));
 
+/** Runs a command as a shell reads it, with the key of the cluster. */
+const run = (command: string) => promisify(execFile)("bash", ["-c", `heraldmq() { "$HERALDMQ_BIN" "$@"; }; ${command}`], { env: { ...process.env, HERALDMQ_KEY_FILE: cluster.token } });
+
+test("the command of a dialog makes the same change", async () => {
+  const command = (page: Page) => page.locator("dialog .command-line code").innerText();
+  await at(link("user", { id: "ann" }), async (page) => {
+    await page.click("button >> text=Change…");
+    await field(page, "Note").fill("it's $(id) \u202e");
+    await field(page, "Class").fill("");
+    await field(page, "Ends").fill("2099-12-31T23:00");
+    await page.locator("dialog textarea").fill("# own\n\ndeny publish x");
+    await page.uncheck("dialog .choices label:has-text('meters') input");
+    await would(page, /^Changes the user/);
+    await run(await command(page));
+    await page.click("dialog button >> text=Cancel");
+  });
+  await at(link("user", { id: "ann" }), async (page) => {
+    await page.locator(".facts", { hasText: "it's $(id) \\u{202e}" }).waitFor();
+    assert.match(await page.locator(".facts").innerText(), /31 Dec 2099[^]*what else matches decides[^]*Groups\s+none/);
+    assert.deepEqual(await page.locator("main tbody code").allInnerTexts(), ["# own", "", "deny publish x"]);
+    await page.click("button >> text=Change…");
+    await page.check("dialog .choices label:has-text('meters') input");
+    await page.locator("dialog textarea").fill("");
+    await would(page, /^Changes the user/);
+    await run(await command(page));
+    await page.click("dialog button >> text=Cancel");
+    await page.locator(".facts a", { hasText: "meters" }).waitFor();
+  });
+  await at("#/access?tab=groups", async (page) => {
+    await page.click("button >> text=Add a group…");
+    await field(page, "Name").fill("by-command");
+    await field(page, "Priority").fill("-5");
+    await page.locator("dialog textarea").nth(1).fill("meters");
+    await would(page, /^Adds the group/);
+    await run(await command(page));
+    await page.click("dialog button >> text=Cancel");
+    const row = page.locator("main tbody tr", { hasText: "by-command" });
+    await row.waitFor();
+    assert.match(await row.innerText(), /by-command\s+-5\s+none\s+meters/);
+    await row.locator("button", { hasText: "Remove…" }).click();
+    await would(page, /^Removes the group/);
+    await run(await command(page));
+    await page.click("dialog button >> text=Cancel");
+    await row.waitFor({ state: "detached" });
+  });
+});
+
 test("who lacks the role sees everything, and why nothing can be changed", async () => {
   for (const [hash, button] of [["access", "Add a user…"], ["access", "Disable…"], ["access?tab=groups", "Add a group…"], ["access?tab=rules", "Change…"], ["user?id=ann", "Password…"]] as const)
     await at(`#/${hash}`, async (page) => {
@@ -271,7 +320,7 @@ async function nothingIsFound(page: Page, what: string) {
 }
 
 for (const [hash, shown, buttons] of [
-  ["access", "main tbody tr", ["Add a user…", "Change…", "Disable…"]], ["access?group=nobody", ".empty", []], ["access?tab=groups", "main tbody tr", ["Add a group…", "Change…", "Remove…"]],
+  ["access", "main tbody tr", ["Add a user…", "Disable…"]], ["access?group=nobody", ".empty", []], ["access?tab=groups", "main tbody tr", ["Add a group…", "Change…", "Remove…"]],
   ["access?tab=rules", "main textarea", ["Change…"]], ["user?id=ann", ".facts", ["Change…", "Disable…", "Password…", "Remove…"]], ["user?id=nobody", ".answer >> text=There is no user", []],
 ] as const)
   test(`axe finds nothing on ${hash} and in its dialogs`, () => at(`#/${hash}`, async (page) => {

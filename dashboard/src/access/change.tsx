@@ -5,9 +5,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { AccessEffects } from "../api.types";
 import { ApiError, fill, get, problemOf, send, type Problem } from "../api";
 import { Confirm, Dialog } from "../dialog";
-import { visible } from "../format";
+import { plural, visible } from "../format";
 import { Failed } from "../notices";
-import { effectsSay } from "./words";
+import { effectsSay, mistakesOf } from "./words";
 
 export interface Plan {
   method: "POST" | "PUT" | "DELETE";
@@ -129,12 +129,23 @@ export function Change({ title, deed, what, does, plan, command, hint, danger, s
   );
 }
 
+const isRetried = (problem: Problem) => problem.status === 0 || problem.status === 429 || problem.status >= 500;
+
+/** The input that has the focus when its dialog opens, where that would be on *Cancel*. */
+export function useFirst() {
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => first.current?.focus(), []);
+  return first;
+}
+
 export function WhatItDoes({ plan, dry, what, does }: { plan: Plan | null; dry: DryRun; what: string; does?: string | undefined }) {
+  // They stand at their lines already.
+  const mistakes = mistakesOf(dry.problem).length;
   return (
     <>
-      {dry.problem && <Failed problem={dry.problem} again={dry.problem.status === 0 || dry.problem.status >= 500 ? dry.again : undefined} />}
+      {dry.problem && mistakes === 0 && <Failed problem={dry.problem} again={isRetried(dry.problem) ? dry.again : undefined} />}
       <p class="what-it-does" role="status">
-        {dry.effects ? <strong>{effectsSay(dry.effects, what, does)}</strong> : dry.problem ? "The broker would refuse this change." : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
+        {dry.effects ? <strong>{effectsSay(dry.effects, what, does)}</strong> : mistakes > 0 ? `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.` : dry.problem ? (isRetried(dry.problem) ? "What this would do is not known." : "The broker would refuse this change.") : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
       </p>
     </>
   );

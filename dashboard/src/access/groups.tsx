@@ -10,7 +10,7 @@ import { Empty, Notices, isStale } from "../notices";
 import { link } from "../route";
 import { Table } from "../table";
 import { Foreign } from "../text";
-import { Change, type Plan } from "./change";
+import { Change, useFirst, type Plan } from "./change";
 import { Numbered } from "./numbered";
 import { addGroup, changes, etag, groupFields, isReachable, linesOf, mistakesOf, newGroup, setGroup, type GroupFields } from "./words";
 
@@ -36,13 +36,13 @@ export function GroupList({ done, isEmpty }: { done(what: string): void; isEmpty
       {pages.value && rows.length === 0
         ? <Empty>{isEmpty ? "There are no groups. A group has rules that all users in it have." : "No group is on this page."}</Empty>
         : <Table label="Groups of users" open rows={rows} keyOf={(row) => row.name} stale={isStale(pages)} columns={[
-          { head: "Group", width: 22, cell: (row) => <Foreign text={row.name} href={link("access", { group: row.name })} /> },
+          { head: "Group", width: 18, cell: (row) => <Foreign text={row.name} href={link("access", { group: row.name })} /> },
           { head: "Priority", width: 9, figure: true, by: (row) => row.priority, cell: (row) => count(row.priority) },
           { head: "Rules", cell: (row) => <RulesInShort rules={row.rules} /> },
-          { head: "Includes", width: 16, cell: (row) => visible(row.includes.join(", ")) },
-          { head: "Class", width: 10, cell: (row) => visible(row.class ?? "") },
-          { head: "Note", width: 18, cell: (row) => <span title={visible(row.note)}>{middle(visible(row.note), 40)}</span> },
-          { head: "Actions", width: 22, figure: true, cell: (row) => (
+          { head: "Includes", width: 14, cell: (row) => visible(row.includes.join(", ")) },
+          { head: "Class", width: 9, cell: (row) => visible(row.class ?? "") },
+          { head: "Note", width: 16, cell: (row) => <span title={visible(row.note)}>{middle(visible(row.note), 40)}</span> },
+          { head: "Actions", width: 24, figure: true, cell: (row) => (
             <span class="in-place end">
               <Action quiet needs="administrator" unless={unreachable(row.name)} onClick={() => setAsked({ deed: "change", group: row })}>Change…</Action>
               <Action quiet needs="administrator" unless={unreachable(row.name)} onClick={() => setAsked({ deed: "remove", group: row })}>Remove…</Action>
@@ -96,12 +96,13 @@ function AddGroup({ close, done }: Told) {
   const [rules, setRules] = useState("");
   const [includes, setIncludes] = useState("");
   const [problem, setProblem] = useState<Problem | null>(null);
+  const first = useFirst();
   const fields: GroupFields = { ...newGroup, ...draft, rules: linesOf(rules), includes: names(includes) };
   const plan: Plan | null = name === "" ? null : { method: "POST", path: "/groups", body: { name, ...fields } };
   return (
     <Change title="Add a group" deed={name === "" ? "Add the group" : `Add ${short(name)}`} what="group" plan={plan} command={addGroup(name || "NAME", fields)} says={`The group ${short(name)} was added.`}
       close={close} done={done} onDryRun={setProblem}>
-      <label class="field">Name<input value={name} spellcheck={false} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
+      <label class="field">Name<input ref={first} value={name} spellcheck={false} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
       <Fields values={fields} set={(change) => setDraft({ ...draft, ...change })} rules={rules} setRules={setRules} includes={includes} setIncludes={setIncludes} problem={problem} />
     </Change>
   );

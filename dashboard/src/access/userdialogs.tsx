@@ -4,7 +4,7 @@ import type { AccessGroup, AccessUser, AccessUserMade } from "../api.types";
 import { fill, get, type Problem } from "../api";
 import { commandOf } from "../command";
 import { middle, visible } from "../format";
-import { Change, type Plan } from "./change";
+import { Change, useFirst, type Plan } from "./change";
 import { Numbered } from "./numbered";
 import { addUser, changes, etag, isReachable, linesOf, mistakesOf, newUser, setUser, userFields, type UserFields } from "./words";
 
@@ -38,7 +38,7 @@ function ProofFields({ kind, setKind, password, setPassword }: { kind: ProofKind
     <div class="pairs">
       <label class="field">Clients log in with
         <select value={kind} onChange={(event) => setKind(event.currentTarget.value as ProofKind)}>
-          <option value="password">a password</option><option value="generate">a secret that the broker generates</option>
+          <option value="password">a password</option><option value="generate">a generated secret</option>
         </select>
       </label>
       {kind === "password"
@@ -85,7 +85,8 @@ function Fields({ values, set, rules, setRules, groups, problem }: FieldsProps) 
 
 const utc = (typed: string) => (typed === "" ? null : `${typed.length === 16 ? `${typed}:00` : typed}Z`);
 
-export function AddUser({ groups, first, close, done }: Told & { groups: AccessGroup[]; first: boolean }) {
+export function AddUser({ groups, isFirst, close, done }: Told & { groups: AccessGroup[]; isFirst: boolean }) {
+  const first = useFirst();
   const [name, setName] = useState("");
   const [draft, setDraft] = useState<Partial<UserFields>>({});
   const [rules, setRules] = useState("");
@@ -100,8 +101,8 @@ export function AddUser({ groups, first, close, done }: Told & { groups: AccessG
     <Change title="Add a user" deed={name === "" ? "Add the user" : `Add ${short(name)}`} what="user" plan={plan} command={addUser(name || "NAME", fields, kind === "generate")}
       hint={kind === "password" ? "it asks for the password" : "it prints the secret"} says={`The user ${short(name)} was added.`} close={close}
       done={(what, answer) => done(what, secretOf(name, answer))} onDryRun={setProblem}>
-      {first && <div class="notice warn"><span class="notice-text">This is the first user. If <code>authentication.chain</code> is not set, the broker refuses clients without a user from then on, unless <code>allowAnonymous</code> is on.</span></div>}
-      <label class="field">User name<input value={name} spellcheck={false} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
+      {isFirst && <div class="notice warn"><span class="notice-text">This is the first user. If <code>authentication.chain</code> is not set, the broker refuses clients without a user from then on, unless <code>allowAnonymous</code> is on.</span></div>}
+      <label class="field">User name<input ref={first} value={name} spellcheck={false} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
       <ProofFields kind={kind} setKind={setKind} password={password} setPassword={setPassword} />
       <Fields values={fields} set={(change) => setDraft({ ...draft, ...change })} rules={rules} setRules={setRules} groups={groups} problem={problem} />
     </Change>

@@ -32,28 +32,25 @@ export function UserList({ done, isEmpty }: { done(what: string, secret?: { name
   return (
     <>
       <Notices polled={pages} />
-      <Filters asked={asked} groups={told.groups.map((group) => group.name)} />
+      {(isFiltered || !isEmpty) && <Filters asked={asked} groups={told.groups.map((group) => group.name)} />}
       <p class="in-place"><Action needs="administrator" onClick={() => setOpen({ deed: "add" })}>Add a user…</Action></p>
       {pages.value && rows.length === 0
         ? isFiltered || !isEmpty ? <Empty>{pages.forward ? "No user on this page matches; more follow." : "No user matches. Clear a filter or shorten the prefix: users are found by the beginning of their names."}</Empty> : <First />
         : <Table label="Users" open choose="users" rows={rows} keyOf={(row) => row.name} stale={isStale(pages)} columns={[
           { head: "User", by: (row) => row.name, cell: (row) => <Foreign text={row.name} href={link("user", { id: row.name })} /> },
-          { head: "Logins", width: 11, by: (row) => String(row.enabled), cell: (row) => <Enabled user={row} /> },
-          { head: "Proof", width: 11, cell: proofsOf },
-          { head: "Groups", width: 18, cell: (row) => <span title={visible(row.groups.join(", "))}>{middle(visible(row.groups.join(", ")), 60)}</span> },
+          { head: "Logins", width: 10.5, by: (row) => String(row.enabled), cell: (row) => <Enabled user={row} /> },
+          { head: "Proof", width: 9.5, cell: proofsOf },
+          { head: "Groups", width: 14, cell: (row) => <span title={visible(row.groups.join(", "))}>{middle(visible(row.groups.join(", ")), 60)}</span> },
           { head: "Rules", width: 10, figure: true, by: (row) => row.rules.length, cell: (row) => (row.superuser ? "superuser" : count(row.rules.length)) },
-          { head: "Class", width: 10, cell: (row) => visible(row.class ?? "") },
-          { head: "Ends", width: 13, by: (row) => row.ends_at, cell: (row) => (row.ends_at === null ? "never" : <Moment at={row.ends_at} />) },
-          { head: "Note", width: 16, cell: (row) => <span title={visible(row.note)}>{middle(visible(row.note), 30)}</span> },
-          { head: "Clients", width: 9, cell: (row) => <a href={link("clients", { user: row.name, state: "connected" })} aria-label={`clients of ${visible(row.name).slice(0, 60)}`}>clients</a> },
-          { head: "Actions", width: 21, figure: true, cell: (row) => (
-            <span class="in-place end">
-              <Action quiet needs="administrator" unless={unlessReachable(row.name)} onClick={() => setOpen({ deed: "change", user: row })}>Change…</Action>
-              <Action quiet needs="administrator" unless={unlessReachable(row.name)} onClick={() => setOpen({ deed: row.enabled ? "disable" : "enable", user: row })}>{row.enabled ? "Disable…" : "Enable…"}</Action>
-            </span>) },
+          { head: "Class", width: 9, cell: (row) => visible(row.class ?? "") },
+          { head: "Ends", width: 12, by: (row) => row.ends_at, cell: (row) => (row.ends_at === null ? "never" : <Moment at={row.ends_at} />) },
+          { head: "Note", width: 12, cell: (row) => <span title={visible(row.note)}>{middle(visible(row.note), 30)}</span> },
+          { head: "Clients", width: 8, cell: (row) => <a href={link("clients", { user: row.name, state: "connected" })} aria-label={`clients of ${visible(row.name).slice(0, 60)}`}>clients</a> },
+          { head: "Actions", width: 11.5, figure: true, cell: (row) => (
+            <Action quiet needs="administrator" unless={unlessReachable(row.name)} onClick={() => setOpen({ deed: row.enabled ? "disable" : "enable", user: row })}>{row.enabled ? "Disable…" : "Enable…"}</Action>) },
         ]} />}
       <Pager pages={pages} what="user" />
-      {open?.deed === "add" && <AddUser first={isEmpty} {...told} />}
+      {open?.deed === "add" && <AddUser isFirst={isEmpty} {...told} />}
       {open && open.deed !== "add" && <UserDeedDialog deed={open.deed} user={open.user} {...told} />}
     </>
   );
