@@ -98,6 +98,8 @@ test("a group with a rule and a user with a password decide what a client may do
   });
   await at("#/access", async (page) => {
     await page.locator(".empty", { hasText: "There are no users." }).waitFor();
+    const withPassword: string[] = [];
+    page.on("request", (request) => { if (request.postData()?.includes("correct horse")) withPassword.push(request.url()); });
     await page.click("button >> text=Add a user…");
     await page.locator("dialog .notice.warn", { hasText: "This is the first user." }).waitFor();
     await field(page, "User name").fill("ann");
@@ -109,6 +111,7 @@ test("a group with a rule and a user with a password decide what a client may do
     await deed(page).click();
     await closed(page);
     await says(page, /The user ann was added\./);
+    assert.deepEqual(withPassword, [`${server.url}api/v1/users`], "a password is sent when it is set, and in no dry run");
     await page.locator(".answer", { hasText: "1 user and 1 group; this node's copy is current." }).waitFor();
   });
   const client = await connect("ann", "correct horse battery", "meter-1");
@@ -301,6 +304,48 @@ test("a node that cannot change anything says so", () => at("#/access", async (p
   server.state.inject = (path: string) => path === "control" && { status: 503, body: problemBody(503, "not-ready", "Not ready") };
   await page.locator("main .notice.bad", { hasText: "Not ready" }).waitFor();
 }));
+
+test("what is not known, and what is not in force everywhere, is said", () => at("#/access", async (page) => {
+  const node = ((await (await page.request.get(`${server.url}api/v1/nodes`)).json()) as { items: { node: string }[] }).items[0]!.node;
+  const answer = (given: object) => (server.state.inject = (path: string, asked: any) => path === "users/ann" && asked.method === "PUT" && !asked.url.includes("dry_run") && given);
+  await page.locator("main tbody tr", { hasText: "ann" }).locator("button", { hasText: "Disable…" }).click();
+  await would(page, /^Disables the user/);
+  answer({ status: 504, body: problemBody(504, "node-silent", "A node is silent") });
+  await deed(page).click();
+  await page.locator("dialog .notice.warn", { hasText: "It is not known whether the change was made." }).waitFor();
+  await page.click("dialog button >> text=Read it again");
+  await page.waitForSelector("dialog .notice", { state: "detached" });
+  await would(page, /^Disables the user/);
+  answer({ status: 200, body: "{}", headers: { "Control-Missing": `${node}, feed` } });
+  await deed(page).click();
+  await closed(page);
+  await says(page, /The user ann was disabled\. It is not in force yet at mq-1, feed\./);
+}));
+
+test("a hostile name is text, and one segment of a path", async () => {
+  const name = "a/../b?c=d#e <img src=x onerror=alert(1)> \u202e%2e";
+  await elsewhere("POST", "/users", { name, generate: true, note: name });
+  await elsewhere("POST", "/groups", { name: "g/<b>\u202e", note: "<b>" });
+  await at("#/access?tab=groups", async (page) => { await page.locator("main tbody tr", { hasText: "g/<b>\\u{202e}" }).waitFor(); });
+  await at(link("access", { prefix: "a/.." }), async (page) => {
+    await page.locator("main tbody th a").click();
+    await page.locator("h1", { hasText: "User a/../b" }).waitFor();
+    await page.waitForSelector(".facts");
+    assert.equal(await page.locator("main img, main b").count(), 0);
+    assert.doesNotMatch(await page.locator("main").innerText(), /\u202e/);
+    await page.click("button >> text=Disable…");
+    await would(page, /^Disables the user/);
+    assert.equal(await page.locator("dialog img").count(), 0);
+    await deed(page).click();
+    await closed(page);
+    await page.locator(".answer", { hasText: "Disabled: nobody can log in" }).waitFor();
+    await page.click("button >> text=Remove…");
+    await would(page, /^Removes the user/);
+    await run(await page.locator("dialog .command-line code").innerText());
+    await page.click("dialog button >> text=Cancel");
+    await page.locator(".answer", { hasText: "There is no user of this name" }).waitFor();
+  });
+});
 
 /** What axe finds on the page as it is. */
 const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })

@@ -118,7 +118,7 @@ export function Change({ title, deed, what, does, plan, command, hint, danger, s
       {children}
       {again && (
         <div class="notice warn" role="status">
-          <span class="notice-text">{changed ? "Somebody else has changed this since you opened it. " : ""}What you have typed stays.</span>
+          <span class="notice-text">{changed ? "Somebody else has changed this since you opened it." : "It is not known whether the change was made."} What you have typed stays.</span>
           <button type="button" onClick={() => void readAgain()}>Read it again</button>
         </div>
       )}
