@@ -8,8 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod document;
 mod imported;
 
+pub use audit::{
+    AUDIT_FORMAT, AuditLine, Broken, FieldLine, Said, Verified, Verifier, hash_text, means_name,
+    to_hex,
+};
 pub use document::{Document, Format, GroupEntry, UserEntry};
 pub use imported::{Imported, LeftOut};

@@ -272,11 +272,17 @@ impl<M: Kind> ShardWorker<M> {
                 () = sleep_until(end) => {}
             }
         }
-        tracing::warn!(
-            store = M::NAME,
-            shard = self.shard.number,
-            "no node leads the shard; its requests are refused"
-        );
+        // A store that has not begun has no leader, and nobody asks it.
+        let has_begun = !M::BEGINS_LATER
+            || self.shard.routing.group.borrow().is_some()
+            || self.hint.borrow().leader != 0;
+        if has_begun {
+            tracing::warn!(
+                store = M::NAME,
+                shard = self.shard.number,
+                "no node leads the shard; its requests are refused"
+            );
+        }
         let mut kept = Vec::new();
         let mut look = interval(LOOK);
         let stop = loop {
