@@ -2,6 +2,9 @@
 
 export type AccessEffects = { at_least: boolean; clients_ended: Amount | null; would: Would };
 export type AccessGroup = { class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] };
+export type AccessImported = { changed: Amount; created: Amount; kept: Amount; plan: (AccessPlanned)[] | null; removed: Amount; revision: RevisionNumber };
+export type AccessKind = "user" | "group" | "rules";
+export type AccessPlanned = { kind: AccessKind; name: string; would: Would };
 export type AccessRules = { lines: (string)[]; revision: RevisionNumber };
 export type AccessStanding = "unused" | "unconfirmed" | "confirmed";
 export type AccessStatus = { groups: Amount; lines: Amount; revision: RevisionNumber; stale_s: Amount; standing: AccessStanding; users: Amount };
@@ -188,6 +191,7 @@ export interface Get {
   "/clients/{client_id}/watch": { answer: ClientRates; body: null };
   "/cluster": { answer: ClusterStatus; body: null };
   "/control": { answer: AccessStatus; body: null };
+  "/control/export": { answer: string; body: null };
   "/drops": { answer: Page_DropRow; body: null };
   "/drops/sessions": { answer: Page_SessionDrops; body: null };
   "/drops/totals": { answer: DropSums; body: null };
@@ -241,6 +245,7 @@ export interface Post {
   "/cluster/split": { answer: null; body: Split };
   "/cluster/transfer-leader": { answer: null; body: TransferLeader };
   "/cluster/upgrade": { answer: null; body: null };
+  "/control/import": { answer: AccessImported; body: string };
   "/groups": { answer: AccessEffects | AccessGroup; body: NewAccessGroup };
   "/keys": { answer: AccessEffects | KeyMade; body: NewKey };
   "/keys/{id}/rotate": { answer: KeyMade; body: Rotation };

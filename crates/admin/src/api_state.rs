@@ -49,6 +49,8 @@ pub(crate) struct Api {
     pace: Arc<Pace>,
     /// One text of the metrics is made at a time.
     metrics: Arc<Semaphore>,
+    /// One export at a time holds all records.
+    exports: Arc<Semaphore>,
 }
 
 impl Api {
@@ -63,6 +65,7 @@ impl Api {
             streams: Arc::new(Semaphore::new(STREAMS)),
             pace: Arc::default(),
             metrics: Arc::new(Semaphore::new(1)),
+            exports: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -154,6 +157,21 @@ impl FromRequestParts<Api> for LoginTurn {
             logins: Arc::clone(&api.logins),
             address,
         })
+    }
+}
+
+/// The right to hold all records of the control store. It ends with the answer.
+pub(crate) struct ExportTurn {
+    _export: OwnedSemaphorePermit,
+}
+
+impl FromRequestParts<Api> for ExportTurn {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let export = Arc::clone(&api.exports).try_acquire_owned();
+        let export = export.map_err(|_| full("exports"))?;
+        Ok(Self { _export: export })
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) async fn read_body(
         tracing::debug!(%error, "the body of a request was not read");
         Problem::new(
             Kind::TooLarge,
-            "a body has at most 64 KiB, that of /publish/bulk 1 MiB, and that of /rules 2 MiB",
+            "a body has at most 64 KiB, that of /publish/bulk 1 MiB, that of /rules 2 MiB, and that of /control/import 4 MiB",
         )
     })?;
     if connection.is_some_and(|connection| !connection.goes_on()) {
@@ -135,7 +135,7 @@ fn refusal(response: &mut Response, is_api: bool) -> Option<Problem> {
         ),
         StatusCode::PAYLOAD_TOO_LARGE => (
             Kind::TooLarge,
-            "a body has at most 64 KiB, that of /publish/bulk 1 MiB, and that of /rules 2 MiB",
+            "a body has at most 64 KiB, that of /publish/bulk 1 MiB, that of /rules 2 MiB, and that of /control/import 4 MiB",
         ),
         StatusCode::BAD_REQUEST => (Kind::InvalidParameter, "the path is not UTF-8"),
         _ => (Kind::Internal, "the request was not understood"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a document says it is. A later form has another number.
+/// What a document says that it is. A later form has another number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum Format {
     /// The first form.
@@ -28,6 +28,29 @@ pub struct Document {
     /// The rules that hold for everybody, a line each; `None`: the document says nothing of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<String>>,
+    /// What is removed. A name that there is none of changes nothing.
+    #[serde(default, skip_serializing_if = "Removals::is_empty")]
+    pub remove: Removals,
+}
+
+/// Names of records that are removed.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Removals {
+    /// Users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Groups, which nobody names any more after the users are removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+}
+
+impl Removals {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.groups.is_empty()
+    }
 }
 
 /// A group.

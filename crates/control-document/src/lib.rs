@@ -5,16 +5,27 @@
 //! the error.
 //!
 //! Deliberately absent: the store (`store-state`), whether hashes can be read (`authentication`) and rules (`authorization`).
+//!
+//! `document.rs`: the document. `yaml.rs`: its text. `convert.rs`: entries from and to records. `plan.rs`: what a document changes of
+//! records. `export.rs`: all records as a text, in parts.
 
 #![forbid(unsafe_code)]
 
 mod audit;
+mod convert;
 mod document;
+mod export;
 mod imported;
+mod plan;
+mod yaml;
 
 pub use audit::{
     AUDIT_FORMAT, AuditLine, Broken, FieldLine, Said, Verified, Verifier, hash_text, means_name,
     to_hex,
 };
-pub use document::{Document, Format, GroupEntry, UserEntry};
+pub use convert::{Reading, Wrong};
+pub use document::{Document, Format, GroupEntry, Removals, UserEntry};
+pub use export::Export;
 pub use imported::{Imported, LeftOut};
+pub use plan::{Counts, Mode, Plan, Step, What, plan};
+pub use yaml::NotRead;

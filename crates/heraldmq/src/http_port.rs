@@ -112,11 +112,7 @@ impl HttpPort {
                 with_condition(request, sent.condition).send(body.unwrap_or_default())
             }
         };
-        let tag = answer
-            .as_ref()
-            .ok()
-            .and_then(|answer| answer.headers().get("etag"));
-        let tag = tag.and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+        let tag = answer.as_ref().ok().and_then(tag);
         let body = self.read(&url, answer)?;
         Ok(Answer { body, tag })
     }
@@ -141,6 +137,32 @@ impl HttpPort {
         query: &[(&str, String)],
         lasts: Option<Duration>,
     ) -> Result<impl BufRead + use<>, Failure> {
+        let answer = self.begin(path, query, lasts)?;
+        Ok(BufReader::new(answer.into_body().into_reader()))
+    }
+
+    /// An answer that may be long, of `longest` bytes at most.
+    pub(crate) fn long(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        longest: u64,
+    ) -> Result<Answer, Failure> {
+        let mut answer = self.begin(path, query, None)?;
+        let tag = tag(&answer);
+        let body = answer.body_mut().with_config().limit(longest);
+        let body = body.read_to_string();
+        let body = body.map_err(|error| Failure::Runtime(format!("{path}: {error}")))?;
+        Ok(Answer { body, tag })
+    }
+
+    /// The head of an answer that may take long.
+    fn begin(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        lasts: Option<Duration>,
+    ) -> Result<Response<Body>, Failure> {
         let url = self.url(path)?;
         let request = self.authorized(self.agent()?.get(&url))?;
         let request = request.query_pairs(query.iter().map(|(name, value)| (*name, value)));
@@ -152,7 +174,7 @@ impl HttpPort {
             self.read(&url, Ok(answer))?;
             unreachable!("an answer that is no success is a failure");
         }
-        Ok(BufReader::new(answer.into_body().into_reader()))
+        Ok(answer)
     }
 
     /// The answer to a JSON body.
@@ -240,6 +262,12 @@ impl HttpPort {
         }
         Ok(body)
     }
+}
+
+/// The ETag of an answer.
+fn tag(answer: &Response<Body>) -> Option<String> {
+    let tag = answer.headers().get("etag")?;
+    tag.to_str().ok().map(str::to_owned)
 }
 
 fn with_condition<B>(

@@ -202,6 +202,47 @@ pub enum Would {
     Keep,
 }
 
+/// What an import has made of records, or would make of them (`dry_run`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AccessImported {
+    /// The last change of users, groups and rules that the asked node has: that of the import, unless nothing is different.
+    pub revision: RevisionNumber,
+    /// How many records are new.
+    pub created: Amount,
+    /// How many become different.
+    pub changed: Amount,
+    /// How many are removed.
+    pub removed: Amount,
+    /// How many of the document are already as it says.
+    pub kept: Amount,
+    /// With `dry_run`, each record that would be different, in the order in which they would change. Missing if not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Vec<AccessPlanned>>,
+}
+
+/// A record that an import would change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AccessPlanned {
+    /// What it is.
+    pub kind: AccessKind,
+    /// Its name; empty for the rules that hold for everybody.
+    pub name: String,
+    /// What would become of it.
+    pub would: Would,
+}
+
+/// A kind of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessKind {
+    /// A user.
+    User,
+    /// A group of users.
+    Group,
+    /// The rules that hold for everybody.
+    Rules,
+}
+
 /// How far the copy of a node can be believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -24,9 +24,9 @@ mod subscription;
 mod top;
 
 pub use access::{
-    AccessEffects, AccessGroup, AccessRules, AccessStanding, AccessStatus, AccessUser,
-    AccessUserMade, Amount, NewAccessGroup, NewAccessPassword, NewAccessRules, NewAccessUser,
-    Proof, RevisionNumber, Would,
+    AccessEffects, AccessGroup, AccessImported, AccessKind, AccessPlanned, AccessRules,
+    AccessStanding, AccessStatus, AccessUser, AccessUserMade, Amount, NewAccessGroup,
+    NewAccessPassword, NewAccessRules, NewAccessUser, Proof, RevisionNumber, Would,
 };
 pub use ban::{Ban, NewBan};
 pub use change::NodeChange;

@@ -474,7 +474,8 @@ pub(crate) struct Target(pub(crate) String);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Untold;
 
-fn refuse(rights: &Rights, caller: &Caller, needed: Role) -> Problem {
+/// Why a caller may not do what needs a role that it does not have.
+pub(crate) fn refuse(rights: &Rights, caller: &Caller, needed: Role) -> Problem {
     if caller.who != Who::Anonymous {
         let why = format!(
             "this needs the role {needed}, and the caller has {}",

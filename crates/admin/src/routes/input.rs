@@ -93,7 +93,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 }
 
 /// Whether a header `Content-Type` names JSON, or a kind of it.
-fn is_json(kind: &str) -> bool {
+pub(super) fn is_json(kind: &str) -> bool {
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let kind = kind.to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))

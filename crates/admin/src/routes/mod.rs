@@ -157,7 +157,8 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(access::groups::list))
             .routes(routes!(access::groups::one))
             .routes(routes!(access::rules::list))
-            .routes(routes!(access::status::status)),
+            .routes(routes!(access::status::status))
+            .routes(routes!(access::export::export)),
         Role::Operator => OpenApiRouter::new()
             .routes(routes!(clients::disconnect))
             .routes(routes!(clients::end_session))
@@ -208,6 +209,11 @@ fn group(role: Role) -> OpenApiRouter<Api> {
                 OpenApiRouter::new()
                     .routes(routes!(access::rules::replace))
                     .layer(DefaultBodyLimit::max(access::LARGEST_RULES)),
+            )
+            .merge(
+                OpenApiRouter::new()
+                    .routes(routes!(access::import::import))
+                    .layer(DefaultBodyLimit::max(access::LARGEST_IMPORT)),
             ),
     }
 }
@@ -217,6 +223,7 @@ fn longest_body(path: &str) -> usize {
     match path {
         messages::BULK => messages::LARGEST_BULK,
         access::RULES => access::LARGEST_RULES,
+        access::IMPORT => access::LARGEST_IMPORT,
         _ => LARGEST_BODY,
     }
 }

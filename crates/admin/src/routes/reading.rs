@@ -22,8 +22,8 @@ const FIELDS: [(&str, &str); 4] = [
     ("identifier", "a whole number from 1 to 268435455"),
 ];
 
-/// Fields whose values no problem shows.
-const SECRETS: [&str; 3] = ["password", "hash", "secret"];
+/// Fields of which no problem shows the value, or what is in it.
+const SECRETS: [&str; 5] = ["password", "hash", "hashes", "secret", "secrets"];
 
 /// Reads a JSON body.
 pub(super) fn body<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
@@ -122,8 +122,9 @@ pub(super) fn too_many(pointer: &str, count: usize, most: usize) -> Problem {
 
 fn unusable(path: &[Step], given: Option<&Value>, accepted: &str) -> Problem {
     let name = name(path);
-    let is_secret =
-        matches!(path.last(), Some(Step::Field(field)) if SECRETS.contains(&field.as_str()));
+    let is_secret = path
+        .iter()
+        .any(|step| matches!(step, Step::Field(field) if SECRETS.contains(&field.as_str())));
     let was = match given {
         None => "missing".to_owned(),
         Some(_) if is_secret => "of another type".to_owned(),

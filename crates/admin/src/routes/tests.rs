@@ -150,6 +150,7 @@ fn body_of(path: &str) -> Value {
         "/api/v1/keys" => json!({"name": "b"}),
         "/api/v1/keys/00000001/rotate" => json!({}),
         "/api/v1/rules" => json!({"lines": []}),
+        "/api/v1/control/import" => json!({"format": "heraldmq/control/v1"}),
         "/api/v1/cluster/join" => json!({"seed": "10.0.0.1:8899"}),
         "/api/v1/cluster/evict" => json!({"node": "2a"}),
         "/api/v1/cluster/transfer-leader" => json!({"store": "retain", "shard": 3, "to": "2a"}),

@@ -1,20 +1,28 @@
-//! `heraldmq control`: what a node knows of users, groups and rules.
+//! `heraldmq control`: what a node knows of users, groups and rules, and all of them as a document.
 
 use clap::Subcommand;
 
 use super::EXIT_CODES;
+use super::export::{ExportArguments, export};
+use super::import::{ImportArguments, import};
 use super::record::print_record;
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 use crate::output::print;
 
-/// Show what a node knows of users, groups and rules.
+/// Show what a node knows of users, groups and rules; export and import all of them.
 #[derive(clap::Args)]
-#[command(arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(arg_required_else_help = true, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub(crate) struct ControlArguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  heraldmq control export --with-secrets > backup.yml
+  heraldmq control import backup.yml --dry-run         what would be different
+  heraldmq control import backup.yml --replace         removes what the file does not have, too";
 
 #[derive(Subcommand)]
 enum Command {
@@ -26,10 +34,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    Export(ExportArguments),
+    Import(ImportArguments),
 }
 
 pub(crate) fn run(arguments: &ControlArguments) -> Result<(), Failure> {
-    let Command::Status { node, json } = &arguments.command;
+    let (node, json) = match &arguments.command {
+        Command::Status { node, json } => (node, json),
+        Command::Export(arguments) => return export(arguments),
+        Command::Import(arguments) => return import(arguments),
+    };
     let text = node.get("/api/v1/control")?;
     match json {
         true => print(&(text + "\n")),

@@ -1,13 +1,16 @@
 //! `heraldmq user`, `user-group`, `rules`, `person`, `key` and `control`: who may log in at a running broker and do what, by its
 //! HTTP port.
 //!
-//! Invariant: a password is in no argument and on no terminal; a secret is printed only by the command that has it generated.
+//! Invariant: a password is in no argument and on no terminal; a secret is printed only by the command that has it generated, and
+//! hashes only by `control export --with-secrets`.
 //!
 //! Deliberately absent: what a record may hold, and whether rules are right; the broker says so. Files of passwords and rules; see
 //! `passwd.rs` and `acl.rs`.
 
 mod control;
+mod export;
 mod groups;
+mod import;
 mod keys;
 mod people;
 mod record;

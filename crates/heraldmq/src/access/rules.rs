@@ -167,7 +167,7 @@ fn set(file: &Path, yes: bool, how: &How) -> Result<(), Failure> {
     if !how.json {
         print(&difference)?;
     }
-    if !how.dry_run && !yes && io::stdin().is_terminal() && !asked()? {
+    if !how.dry_run && !yes && io::stdin().is_terminal() && !asked("Replace the rules?")? {
         complain("nothing was changed");
         return Ok(());
     }
@@ -178,11 +178,12 @@ fn set(file: &Path, yes: bool, how: &How) -> Result<(), Failure> {
     })
 }
 
-fn asked() -> Result<bool, Failure> {
+/// Asks a question on the terminal: whether the answer is yes.
+pub(super) fn asked(question: &str) -> Result<bool, Failure> {
     let failed = |error: io::Error| Failure::Runtime(error.to_string());
     let mut stderr = io::stderr();
     stderr
-        .write_all(b"Replace the rules? [y/N] ")
+        .write_all(format!("{question} [y/N] ").as_bytes())
         .map_err(failed)?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(failed)?;

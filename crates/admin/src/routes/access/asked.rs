@@ -138,8 +138,18 @@ impl FromRequestParts<Api> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let Params(params) = Params::<ChangeParams>::from_request_parts(parts, api).await?;
-        let accepted = "true or false";
-        let is_dry_run = word("dry_run", params.dry_run.as_deref(), accepted, |text| {
+        Self::read(parts, api, params.dry_run.as_deref()).await
+    }
+}
+
+impl Asked {
+    /// Of a request whose query says this of `dry_run`.
+    pub(super) async fn read(
+        parts: &mut Parts,
+        api: &Api,
+        dry_run: Option<&str>,
+    ) -> Result<Self, Problem> {
+        let is_dry_run = word("dry_run", dry_run, "true or false", |text| {
             text.parse().ok()
         })?;
         let access = api.access();
@@ -241,13 +251,36 @@ impl Asked {
                 (Extension(Untold), Json(answer)).into_response(),
             ));
         }
-        let made = self.access.change(self.by.clone(), vec![change]).await;
-        made.map(Outcome::Made)
-            .map_err(|error| failed_change(error, |Refused { why, .. }| refuse(why)))
+        let refuse = |refused: Refused| self.refused(&target, refused.why);
+        let made = self.change(self.by.clone(), vec![change], refuse).await?;
+        Ok(Outcome::Made(made))
+    }
+
+    /// Makes all changes of an import or none. `refuse`: the problem of a change that the store refuses.
+    pub(super) async fn import(
+        &self,
+        changes: Vec<Change>,
+        refuse: impl FnOnce(Refused) -> Problem,
+    ) -> Result<Made, Problem> {
+        let by = By {
+            means: Means::Import,
+            ..self.by.clone()
+        };
+        self.change(by, changes, refuse).await
+    }
+
+    async fn change(
+        &self,
+        by: By,
+        changes: Vec<Change>,
+        refuse: impl FnOnce(Refused) -> Problem,
+    ) -> Result<Made, Problem> {
+        let made = self.access.change(by, changes).await;
+        made.map_err(|error| failed_change(error, refuse))
     }
 
     /// Why the store refuses, in the words of the API.
-    fn refused(&self, target: &Target, why: Reason) -> Problem {
+    pub(super) fn refused(&self, target: &Target, why: Reason) -> Problem {
         let name = named(target);
         // What the request has said itself, or what this node has added so that no other change is lost.
         let is_asked = self.condition != Condition::None;
@@ -302,7 +335,8 @@ impl Asked {
     }
 }
 
-fn failed(why: String) -> Problem {
+/// The record is not what the request says that it is.
+pub(super) fn failed(why: String) -> Problem {
     Problem::new(
         Kind::PreconditionFailed,
         format!("nothing was changed: {why}"),

@@ -9,6 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use control::Revision;
+use control_view::View;
 use tokio::time::{Instant, sleep};
 
 use super::asked::wrong_header;
@@ -38,19 +39,25 @@ impl FromRequestParts<Api> for Current {
             return Ok(Self(access));
         }
         let _turn = Turn::from_request_parts(parts, api).await?;
-        let deadline = Instant::now() + PATIENCE;
-        while view.revision() < wanted {
-            if Instant::now() >= deadline {
-                let (wanted, found) = (wanted.0, view.revision().0);
-                let why = format!(
-                    "this node has revision {found} of users, groups and rules, and not {wanted} yet"
-                );
-                return Err(Problem::new(Kind::NotReady, why).with("revision", found));
-            }
-            sleep(PAUSE).await;
-        }
+        until(&view, wanted).await?;
         Ok(Self(access))
     }
+}
+
+/// Waits until the view has a revision, for 1 s at most.
+pub(super) async fn until(view: &View, wanted: Revision) -> Result<(), Problem> {
+    let deadline = Instant::now() + PATIENCE;
+    while view.revision() < wanted {
+        if Instant::now() >= deadline {
+            let (wanted, found) = (wanted.0, view.revision().0);
+            let why = format!(
+                "this node has revision {found} of users, groups and rules, and not {wanted} yet"
+            );
+            return Err(Problem::new(Kind::NotReady, why).with("revision", found));
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(())
 }
 
 /// The revision that a request names.
