@@ -22,7 +22,7 @@ use control_view::{Standing, View};
 use crate::authenticator::{Asked, Authenticator, Opinion};
 use crate::failure_log::FailureLog;
 use crate::hash_threads::HashThreads;
-use crate::password_hash::PasswordHash;
+use crate::password_hash::{PasswordHash, WeakHashes};
 use crate::scram_keys::{Mechanism, ScramKeys};
 
 use remembered::Remembered;
@@ -375,7 +375,8 @@ fn fits_hash(verifiers: &[Verifier], password: &Secret) -> Result<bool, String> 
         Verifier::Secret(_) => None,
     });
     for text in texts {
-        match PasswordHash::parse(text) {
+        // What is in the store was accepted when it was put there.
+        match PasswordHash::parse_with(text, WeakHashes::Accept) {
             Ok(hash) if hash.fits(password.bytes()) => return Ok(true),
             Ok(_) => {}
             Err(error) => unreadable = Some(error),

@@ -28,6 +28,7 @@ mod password_file;
 mod password_hash;
 mod person;
 mod postgres;
+mod salted_sha;
 mod scram;
 mod scram_keys;
 mod service;
@@ -37,7 +38,7 @@ mod users;
 
 use std::fmt;
 
-pub use password_hash::{StoredAs, stored_as};
+pub use password_hash::{StoredAs, WeakHashes, stored_as, stored_as_with};
 pub use person::fits;
 pub use service::Authentication;
 pub use users::{EditError, Storage, Users, UsersError, UsersFileError, with_user, without_user};

@@ -3,14 +3,18 @@
 //! Invariants: a hash from outside cannot ask for more memory or time than the limits here, and a password
 //! that was not hashed is refused. Comparisons take the same time wherever the difference is.
 
-use std::{fmt, num::NonZero};
+use std::{fmt, num::NonZero, ops::RangeInclusive};
 
 use argon2::{
     Argon2, Params, PasswordHasher, PasswordVerifier, password_hash::phc::PasswordHash as PhcHash,
 };
 use aws_lc_rs::pbkdf2;
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
 
+use crate::salted_sha::SaltedSha;
 use crate::scram_keys::ScramKeys;
 
 const MAX_ARGON2_KIB: u32 = 256 * 1024;
@@ -21,19 +25,35 @@ const MAX_BCRYPT_COST: u32 = 15;
 /// The most rounds of PBKDF2 that a hash may ask for: about a second.
 pub(crate) const MAX_PBKDF2_ITERATIONS: u32 = 2_000_000;
 
+/// Bytes that a hash by PBKDF2 has, where its format leaves the choice: each block of the digest takes the iterations once more.
+const PBKDF2_BYTES: RangeInclusive<usize> = 16..=64;
+
 /// A password that was hashed.
 pub(crate) enum PasswordHash {
     /// `$argon2id$v=19$m=…,t=…,p=…$salt$hash`.
     Argon2id(Box<PhcHash>),
     /// `$2a$`, `$2b$` or `$2y$`.
     Bcrypt(Box<str>),
-    /// `$7$iterations$salt$hash`, as mosquitto_passwd writes it.
-    Pbkdf2Sha512(Box<Pbkdf2Hash>),
+    /// `$7$iterations$salt$hash`, as mosquitto_passwd writes it (SHA-512), and `$pbkdf2-sha256$…` or `$pbkdf2-sha512$…` as
+    /// passlib does: base64 without padding, and with `.` for `+`.
+    Pbkdf2(Box<Pbkdf2Hash>),
     /// `$scram-sha-256$…` or `$scram-sha-512$…`.
     Scram(Box<ScramKeys>),
+    /// `$sha256-prefix$salt$hash` and the like, and `$6$salt$hash` of Mosquitto before 2.0.
+    SaltedSha(Box<SaltedSha>),
+}
+
+/// Whether hashes are taken by which a stolen list of them gives passwords away soon, because a guess costs next to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WeakHashes {
+    /// They are an error.
+    Refuse,
+    /// They are read: salted SHA-256 and SHA-512.
+    Accept,
 }
 
 pub(crate) struct Pbkdf2Hash {
+    algorithm: pbkdf2::Algorithm,
     iterations: NonZero<u32>,
     salt: Vec<u8>,
     hash: Vec<u8>,
@@ -48,16 +68,21 @@ pub(crate) enum HashError {
     Malformed,
     /// Checking a password would take too much memory or time.
     TooExpensive,
+    /// Guessing a password takes too little time.
+    Weak,
 }
 
 impl fmt::Display for HashError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => {
-                "not a hash by argon2id, bcrypt, mosquitto_passwd ($7$) or for SCRAM; plain passwords are not accepted"
+                "not a hash by argon2id, bcrypt, PBKDF2, mosquitto_passwd ($7$) or for SCRAM; plain passwords are not accepted"
             }
             Self::Malformed => "a malformed hash",
             Self::TooExpensive => "a hash whose parameters would take too much memory or time",
+            Self::Weak => {
+                "a salted SHA hash, which only an import into the control store reads, if it is told to accept weak hashes"
+            }
         })
     }
 }
@@ -74,10 +99,18 @@ pub enum StoredAs {
 /// What a hash, as it stands in a password file, can be used for.
 ///
 /// # Errors
-/// It is no hash of a known format, or a password would take too much memory or time to be checked by it. The error has nothing
-/// of the text.
+/// It is no hash of a known format, or a weak one, or a password would take too much memory or time to be checked by it. The error
+/// has nothing of the text.
 pub fn stored_as(hash: &str) -> Result<StoredAs, String> {
-    let hash = PasswordHash::parse(hash).map_err(|error| error.to_string())?;
+    stored_as_with(hash, WeakHashes::Refuse)
+}
+
+/// What a hash of a user of the control store can be used for: as [`stored_as`], where an import may accept weak hashes.
+///
+/// # Errors
+/// As [`stored_as`]; weak hashes are one only if they are to be refused.
+pub fn stored_as_with(hash: &str, weak: WeakHashes) -> Result<StoredAs, String> {
+    let hash = PasswordHash::parse_with(hash, weak).map_err(|error| error.to_string())?;
     Ok(match hash.scram_keys() {
         Some(_) => StoredAs::Scram,
         None => StoredAs::Password,
@@ -85,8 +118,13 @@ pub fn stored_as(hash: &str) -> Result<StoredAs, String> {
 }
 
 impl PasswordHash {
-    /// Reads a hash in any known format.
+    /// Reads a hash in any known format that is not weak.
     pub(crate) fn parse(text: &str) -> Result<Self, HashError> {
+        Self::parse_with(text, WeakHashes::Refuse)
+    }
+
+    /// Reads a hash in any known format.
+    pub(crate) fn parse_with(text: &str, weak: WeakHashes) -> Result<Self, HashError> {
         let mut fields = text.split('$');
         let (Some(""), Some(format)) = (fields.next(), fields.next()) else {
             return Err(HashError::Unknown);
@@ -94,7 +132,15 @@ impl PasswordHash {
         match format {
             "argon2id" => argon2id(text),
             "2a" | "2b" | "2y" => bcrypt(text),
-            "7" => pbkdf2_sha512(fields),
+            "7" => mosquitto(fields),
+            "pbkdf2-sha256" => passlib(pbkdf2::PBKDF2_HMAC_SHA256, fields),
+            "pbkdf2-sha512" => passlib(pbkdf2::PBKDF2_HMAC_SHA512, fields),
+            _ if SaltedSha::is_format(format) => match weak {
+                WeakHashes::Refuse => Err(HashError::Weak),
+                WeakHashes::Accept => {
+                    Ok(Self::SaltedSha(Box::new(SaltedSha::parse(format, fields)?)))
+                }
+            },
             _ => Ok(Self::Scram(Box::new(ScramKeys::parse(format, fields)?))),
         }
     }
@@ -112,8 +158,8 @@ impl PasswordHash {
         match self {
             Self::Argon2id(hash) => Argon2::default().verify_password(password, &**hash).is_ok(),
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            Self::Pbkdf2Sha512(hash) => pbkdf2::verify(
-                pbkdf2::PBKDF2_HMAC_SHA512,
+            Self::Pbkdf2(hash) => pbkdf2::verify(
+                hash.algorithm,
                 hash.iterations,
                 &hash.salt,
                 password,
@@ -121,6 +167,7 @@ impl PasswordHash {
             )
             .is_ok(),
             Self::Scram(keys) => keys.fit(password),
+            Self::SaltedSha(hash) => hash.fits(password),
         }
     }
 }
@@ -159,13 +206,10 @@ fn bcrypt(text: &str) -> Result<PasswordHash, HashError> {
     }
 }
 
-fn pbkdf2_sha512<'a>(mut fields: impl Iterator<Item = &'a str>) -> Result<PasswordHash, HashError> {
-    let (Some(iterations), Some(salt), Some(hash), None) =
-        (fields.next(), fields.next(), fields.next(), fields.next())
-    else {
-        return Err(HashError::Malformed);
-    };
+fn mosquitto<'a>(fields: impl Iterator<Item = &'a str>) -> Result<PasswordHash, HashError> {
+    let [iterations, salt, hash] = exactly(fields)?;
     let hash = Pbkdf2Hash {
+        algorithm: pbkdf2::PBKDF2_HMAC_SHA512,
         iterations: iterations_of(iterations)?,
         salt: decode(salt)?,
         hash: decode(hash)?,
@@ -173,7 +217,36 @@ fn pbkdf2_sha512<'a>(mut fields: impl Iterator<Item = &'a str>) -> Result<Passwo
     if hash.hash.len() != 64 {
         return Err(HashError::Malformed);
     }
-    Ok(PasswordHash::Pbkdf2Sha512(Box::new(hash)))
+    Ok(PasswordHash::Pbkdf2(Box::new(hash)))
+}
+
+fn passlib<'a>(
+    algorithm: pbkdf2::Algorithm,
+    fields: impl Iterator<Item = &'a str>,
+) -> Result<PasswordHash, HashError> {
+    let [iterations, salt, hash] = exactly(fields)?;
+    let decode = |text: &str| {
+        let bytes = STANDARD_NO_PAD.decode(text.replace('.', "+"));
+        bytes.map_err(|_| HashError::Malformed)
+    };
+    let hash = Pbkdf2Hash {
+        algorithm,
+        iterations: iterations_of(iterations)?,
+        salt: decode(salt)?,
+        hash: decode(hash)?,
+    };
+    if hash.salt.is_empty() || !PBKDF2_BYTES.contains(&hash.hash.len()) {
+        return Err(HashError::Malformed);
+    }
+    Ok(PasswordHash::Pbkdf2(Box::new(hash)))
+}
+
+/// So many fields and no more.
+pub(crate) fn exactly<'a, const COUNT: usize>(
+    fields: impl Iterator<Item = &'a str>,
+) -> Result<[&'a str; COUNT], HashError> {
+    let fields: Vec<&str> = fields.take(COUNT + 1).collect();
+    fields.try_into().map_err(|_| HashError::Malformed)
 }
 
 /// Rounds of PBKDF2, within the limit.

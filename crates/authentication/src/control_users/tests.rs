@@ -150,6 +150,16 @@ fn users_are_judged_by_any_of_their_verifiers() {
 }
 
 #[test]
+fn a_weak_hash_that_an_import_has_put_into_the_store_counts() {
+    const WEAK: &str = "$sha256-suffix$ZGUxMDI0ZjQ2MmZiODM5MTBmZDEzMTUxYmQ0YmQyMzU=$pcUvyUgNJfawwW6eYRYhQSltlRGI7srAaOn3DNYaPec=";
+    let view = view("ann", user([Verifier::Hash(WEAK.into())]));
+    let authentication = open(&chain(&[AuthenticatorKind::Control]), &view);
+    let said = |password| denial(log_in(&authentication, "c", "ann", password));
+    assert_eq!(said("secret"), None);
+    assert_eq!(said("Secret"), Some(Denial::WrongPassword));
+}
+
+#[test]
 fn a_user_who_may_not_connect_is_told_apart_only_by_the_right_password() {
     let view = view(
         "ann",

@@ -28,6 +28,7 @@ fn mistakes_are_refused_with_their_line() {
     assert_eq!(mistake(":x"), "line 1: the name is empty or too long");
     assert!(mistake("# a\n\nalice:secret").starts_with("line 3: not a hash"));
     assert_eq!(mistake("alice:$2b$04$x"), "line 1: a malformed hash");
+    assert!(mistake("alice:$6$ZGVm$ZGVm").starts_with("line 1: a salted SHA hash"));
     assert_eq!(
         mistake(&format!("{ALICE}\nbob:{}\n{ALICE}", &ALICE[6..])),
         "line 3: the user has such a hash already"
