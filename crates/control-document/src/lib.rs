@@ -4,6 +4,8 @@
 //! Invariants: a document has hashes, never a password or a secret; reading one fails with where it is wrong, and never has a hash in
 //! the error.
 //!
+//! What another broker keeps is read by `import`, from text; what has no equal here is listed, with its place and the reason.
+//!
 //! Deliberately absent: the store (`store-state`), whether hashes can be read (`authentication`) and rules (`authorization`).
 //!
 //! `document.rs`: the document. `yaml.rs`: its text. `convert.rs`: entries from and to records. `plan.rs`: what a document changes of
@@ -15,6 +17,7 @@ mod audit;
 mod convert;
 mod document;
 mod export;
+mod import;
 mod imported;
 mod plan;
 mod yaml;
@@ -26,6 +29,10 @@ pub use audit::{
 pub use convert::{Reading, Wrong};
 pub use document::{Document, Format, GroupEntry, Removals, UserEntry};
 pub use export::Export;
+pub use import::{
+    Digest, EmqxHash, ImportError, SaltPosition, TableFormat, dynsec, emqx, emqx_acl, emqx_users,
+    mosquitto, mosquitto_acl, password_file,
+};
 pub use imported::{Imported, LeftOut};
 pub use plan::{Counts, Mode, Plan, Step, What, plan};
 pub use yaml::NotRead;

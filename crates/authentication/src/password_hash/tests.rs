@@ -151,6 +151,14 @@ fn weak_hashes_are_read_only_where_they_are_accepted() {
 }
 
 #[test]
+fn the_example_of_emqx_is_understood() {
+    // The user myuser3 of its documentation.
+    let text = "$sha256-prefix$ZGUxMDI0ZjQ2MmZiODM5MTBmZDEzMTUxYmQ0YmQyMzU=$tsdDVFp4F66Mj2JDcdX18DcyNLsP82uP+/Gbzg4Gq3U=";
+    let hash = PasswordHash::parse_with(text, WeakHashes::Accept).expect("a hash");
+    assert!(hash.fits(b"mypassword3"));
+}
+
+#[test]
 fn malformed_weak_hashes_are_refused() {
     for text in [
         "$6$salt$hash",

@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("topic-router", &[]),
     ("route-exchange", &[]),
     ("control", &[]),
-    ("control-document", &["control"]),
+    ("control-document", &["control", "mqtt-proto"]),
     (
         "store-state",
         &[
