@@ -23,6 +23,19 @@ pub enum TableFormat {
     Json,
 }
 
+impl TableFormat {
+    /// By the end of the name of a file, in any case; `None`: it has neither `.csv` nor `.json`.
+    #[must_use]
+    pub fn of_file_name(name: &str) -> Option<Self> {
+        let (_, end) = name.rsplit_once('.')?;
+        match end.to_ascii_lowercase().as_str() {
+            "csv" => Some(Self::Csv),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
 /// How the passwords of a file are hashed; the file does not say it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EmqxHash {
@@ -363,6 +376,15 @@ mod tests {
             let error = name.parse::<EmqxHash>().unwrap_err();
             assert!(error.contains(part), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_file_says_its_format() {
+        let format = TableFormat::of_file_name;
+        assert_eq!(format("/etc/a.b/users.CSV"), Some(TableFormat::Csv));
+        assert_eq!(format("users.json"), Some(TableFormat::Json));
+        assert_eq!(format("acl.conf"), None);
+        assert_eq!(format("csv"), None);
     }
 
     #[test]
