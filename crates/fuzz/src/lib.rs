@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod imports;
 mod input;
 mod jwt;
 mod log;
@@ -64,6 +65,11 @@ pub const TARGETS: &[Target] = &[
         name: "questions",
         run: questions::run,
         seeds: questions::seeds,
+    },
+    Target {
+        name: "imports",
+        run: imports::run,
+        seeds: imports::seeds,
     },
     log::TARGET,
     tables::TARGET,

@@ -176,6 +176,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "authorization",
             "cluster",
             "consensus",
+            "control-document",
             "inspection",
             "mqtt-proto",
             "mqtt-session",
