@@ -1,10 +1,13 @@
 //! What the API asks of the control store: users, groups and rules that change while a cluster runs.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{By, Change, Refused, Revision, Verifier};
+use control::{
+    AuditNote, By, ChainHash, Change, EntryNumber, Means, Recorded, Refused, Revision, Verifier,
+};
 use control_view::View;
 use futures_util::future::BoxFuture;
 use zeroize::Zeroizing;
@@ -46,6 +49,30 @@ pub struct Made {
     pub missing: Vec<control::Node>,
 }
 
+/// A part of the audit, as the asked node has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditPart {
+    /// The entries that are kept: the first one, and the next one to come.
+    pub kept: Range<EntryNumber>,
+    /// The hash of the last entry.
+    pub head: ChainHash,
+    /// The entries that were asked for, in order, without a gap.
+    pub entries: Vec<(EntryNumber, Arc<Recorded>)>,
+}
+
+/// Something that is in the audit as a sum: how often somebody has done it within a minute.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Often {
+    /// What, such as `publish`.
+    pub action: String,
+    /// Who.
+    pub name: String,
+    /// How that was shown.
+    pub means: Means,
+    /// From where.
+    pub address: Option<String>,
+}
+
 /// A change that is waited for.
 pub type Changing = BoxFuture<'static, Result<Made, ChangeError>>;
 
@@ -62,6 +89,16 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
 
     /// Makes all changes or none. Answered when they count at all nodes, or a few seconds after they were made.
     fn change(&self, by: By, changes: Vec<Change>) -> Changing;
+
+    /// The first `limit` entries of the audit from a number on, some hundred at most; waits for the disk. `None`: this node cannot read
+    /// its copy, or has none.
+    fn audit(&self, from: EntryNumber, limit: usize) -> Option<AuditPart>;
+
+    /// Adds what somebody has done to the audit, in a moment. Does not wait.
+    fn note(&self, note: AuditNote);
+
+    /// The same of what is counted.
+    fn count(&self, often: Often);
 
     /// Hashes a password with argon2id, on a thread that may take some 30 ms, and never on more threads than logins use.
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier>;

@@ -29,7 +29,7 @@ mod streams;
 mod unread;
 mod worker;
 
-pub use access::{Access, ChangeError, Changing, Made};
+pub use access::{Access, AuditPart, ChangeError, Changing, Made, Often};
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
     LoginAttempt, MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,

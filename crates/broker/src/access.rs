@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::problem::{Kind, Problem};
-use admin::{Access, Asked, Changing};
+use admin::{Access, Asked, AuditPart, Changing, Often};
 use authentication::{StoredAs, stored_as};
-use control::{By, Change, Verifier};
+use control::{AuditNote, By, Change, EntryNumber, Verifier};
 use control_view::View;
 use futures_util::FutureExt as _;
 use zeroize::Zeroizing;
@@ -42,6 +42,27 @@ impl Access for NodeAccess {
 
     fn change(&self, by: By, changes: Vec<Change>) -> Changing {
         control_requests::change(Arc::clone(&self.node), by, changes).boxed()
+    }
+
+    fn audit(&self, from: EntryNumber, limit: usize) -> Option<AuditPart> {
+        let store::AuditPart {
+            kept,
+            head,
+            entries,
+        } = self.node.store().control_store.audit(from, limit)?;
+        Some(AuditPart {
+            kept,
+            head,
+            entries,
+        })
+    }
+
+    fn note(&self, note: AuditNote) {
+        self.node.rim.audit_notes.handle_note(note);
+    }
+
+    fn count(&self, often: Often) {
+        self.node.rim.audit_notes.handle_often(often);
     }
 
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {

@@ -20,6 +20,7 @@ use store_state::control::{ControlOp, ControlReply};
 use store_state::{LEVELS, Level, LevelFacts};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::audit_notes::Batch;
 use crate::control_waiting::{IN_FORCE_WAIT, begin_here};
 use crate::node::Node;
 
@@ -33,6 +34,48 @@ const PATIENCE: Duration = Duration::from_millis(6_500);
 /// What the cluster is not ready for, if a log of its level cannot have an operation.
 const BEHIND: &str =
     "the cluster is at a level that has no people, keys and notes yet: finish its upgrade first";
+
+/// The identifier of the operation with this number.
+fn id_of(node: &Node, token: u64) -> ChangeId {
+    let store = node.store();
+    ChangeId {
+        node: NodeNumber(store.node()),
+        incarnation: Incarnation(store.incarnation()),
+        count: Count(token),
+    }
+}
+
+/// What has come of notes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Noted {
+    /// The store has them, or never takes them.
+    Sent,
+    /// They may not have arrived: they are to be sent again under the same identifier.
+    Later,
+}
+
+/// The identifier of the next notes: later than those of all before.
+pub(crate) fn note_id(node: &Node) -> ChangeId {
+    id_of(node, node.rim.control.waiting.number())
+}
+
+/// Gives the store notes for the audit.
+pub(crate) async fn note(node: &Node, Batch { id, notes }: Batch) -> Noted {
+    let deadline = Instant::now() + PATIENCE;
+    let count = notes.len();
+    let asked = ask(node, deadline, |_| ControlOp::Note { id, notes });
+    match asked.await {
+        Ok(ControlReply::Changed { .. }) => Noted::Sent,
+        Ok(ControlReply::Refused(refused)) => {
+            tracing::error!(?refused, count, "the store refuses notes for the audit");
+            Noted::Sent
+        }
+        Err(error) => {
+            tracing::debug!(%error, count, "notes for the audit wait");
+            Noted::Later
+        }
+    }
+}
 
 /// Asks the store for an operation that has the identifier that it is given; the answer comes, or `deadline` passes.
 async fn ask(
@@ -49,11 +92,7 @@ async fn ask(
         return Err(unavailable(&why));
     }
     let (token, answer) = waiting.next();
-    let id = ChangeId {
-        node: NodeNumber(store.node()),
-        incarnation: Incarnation(store.incarnation()),
-        count: Count(token),
-    };
+    let id = id_of(node, token);
     let level = level(node);
     let Some(op) = op(id).lowered(level) else {
         waiting.forget(token);

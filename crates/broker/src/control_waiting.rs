@@ -48,9 +48,14 @@ impl ControlWaiting {
         self.places.try_acquire().ok()
     }
 
+    /// A number that no other request of the process has, and that is larger than all before.
+    pub(crate) fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The number of a request, which no other one of the process has, and its answer.
     pub(crate) fn next(&self) -> (u64, oneshot::Receiver<Event>) {
-        let token = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let token = self.number();
         let (tell, told) = oneshot::channel();
         self.answers.lock().insert(token, tell);
         (token, told)

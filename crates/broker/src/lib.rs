@@ -12,6 +12,7 @@
 mod access;
 mod alarms;
 mod all_loops;
+mod audit_notes;
 mod ban_file;
 mod certificate_metrics;
 mod class_test;
@@ -299,7 +300,15 @@ impl Broker {
             for_clients = places.most().0,
             "file descriptors"
         );
-        let process = Process::new(clock, (authentication, view), peers, disk, (loops, shares));
+        let audit_notes = audit_notes::AuditNotes::open(&config.data_dir);
+        let process = Process::new(
+            clock,
+            (authentication, view),
+            audit_notes,
+            peers,
+            disk,
+            (loops, shares),
+        );
         let options = NodeOptions {
             settings: Arc::clone(&settings),
             guard: Arc::new(guard),
@@ -527,6 +536,9 @@ impl Broker {
             std::thread::sleep(Duration::from_millis(1));
         }
         // While the loops still take messages: what the clients' ends brought is carried out.
+        let own = ::control::Node(self.node.store().node());
+        let now = ::control::UnixMs(self.node.rim.clock.now_ms());
+        self.node.rim.audit_notes.handle_stop(own, now);
         self.node.store().shutdown();
         self.inspect.alarms.handle_stop();
         if let Some(clustered) = self.node.rim.clustered() {
@@ -895,6 +907,7 @@ async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>, upgrade: Arc<Upgra
         () = share_bans(&node) => {}
         () = raise_levels(&upgrade) => {}
         () = rules_of_all::run(&node) => {}
+        () = audit_notes::run(&node) => {}
     }
 }
 

@@ -1229,9 +1229,11 @@ mod tests {
             seed: 0,
         };
         let shares = Shares::new(&config, 2, &store::Options::default());
+        let folder = tempfile::tempdir().unwrap();
         let process = Process::new(
             Clock::start(),
             (authentication, Arc::default()),
+            crate::audit_notes::AuditNotes::open(folder.path()),
             Box::default(),
             crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
             (2, shares),

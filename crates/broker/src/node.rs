@@ -15,6 +15,7 @@ use net_api::PeerAddress;
 use parking_lot::Mutex;
 use store::Store;
 
+use crate::audit_notes::AuditNotes;
 use crate::cluster_bans::ClusterBans;
 use crate::cluster_time::ClusterTime;
 use crate::clustered::{Clustered, INCARNATION};
@@ -59,6 +60,8 @@ pub(crate) struct Process {
     pub(crate) purges: Purges,
     /// Who may use the HTTP port.
     pub(crate) rights: Arc<Rights>,
+    /// What was done here, for the audit.
+    pub(crate) audit_notes: AuditNotes,
     /// Opened after the node is made, because it tells the node what it finds.
     store: OnceLock<Store>,
     /// The node's membership; only in a cluster.
@@ -80,6 +83,7 @@ impl Process {
     pub(crate) fn new(
         clock: Clock,
         (authentication, control): (Authentication, Arc<View>),
+        audit_notes: AuditNotes,
         peers: Box<[Peers]>,
         disk: DiskSpace,
         (loops, descriptors): (usize, Shares),
@@ -95,6 +99,7 @@ impl Process {
             refused_logins: RefusedLogins::default(),
             purges: Purges::default(),
             authentication,
+            audit_notes,
             rights: Arc::new(Rights::new(Arc::clone(&control))),
             control: ControlChanges::new(control),
             store: OnceLock::new(),

@@ -23,7 +23,7 @@ pub struct By {
 pub struct Address(pub Box<str>);
 
 /// How somebody has shown who they are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Means {
     /// A key of the API that is in the store; before there were such keys, one of a file.
     Key,

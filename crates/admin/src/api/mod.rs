@@ -2,6 +2,7 @@
 //! or does not apply.
 
 mod access;
+mod audit;
 mod ban;
 mod change;
 mod client;
@@ -28,6 +29,7 @@ pub use access::{
     AccessStanding, AccessStatus, AccessUser, AccessUserMade, Amount, NewAccessGroup,
     NewAccessPassword, NewAccessRules, NewAccessUser, Proof, RevisionNumber, Would,
 };
+pub use audit::{AuditField, AuditHead, AuditRow};
 pub use ban::{Ban, NewBan};
 pub use change::NodeChange;
 pub use client::{

@@ -4,18 +4,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
 
+use control::{Address, AuditNote, By, Field, Means};
 use control_view::{Standing, View};
 
 use super::first::FirstCode;
 use super::gate::Gate;
 use super::sessions::{LoginSession, People, PersonStanding, Sessions, TokenHash};
 use super::{KeyId, Keys, Role, Token, stored};
+use crate::access::Often;
 use crate::backend::ApiChange;
 use crate::problem::{Kind, Problem};
 use crate::requests::RequestId;
@@ -111,6 +113,35 @@ impl Who {
             Self::User(session) => session.user.clone(),
         }
     }
+}
+
+impl Caller {
+    /// How the caller has shown who it is, as the store says it.
+    pub(crate) fn means(&self) -> Means {
+        match (&self.who, self.source) {
+            (Who::User(_), Source::Store) => Means::Person,
+            (Who::User(_), Source::File) => Means::FilePerson,
+            (Who::Key { .. }, Source::Store) => Means::Key,
+            (Who::Key { .. }, Source::File) => Means::FileKey,
+            // Nobody without a key changes anything.
+            (Who::Token | Who::Anonymous, _) => Means::Token,
+        }
+    }
+
+    /// Who asks, as changes say it.
+    pub(crate) fn by(&self, node: control::Node) -> By {
+        By {
+            means: self.means(),
+            name: self.who.shown().into(),
+            address: self.peer.map(address),
+            node,
+        }
+    }
+}
+
+/// Where a request came from, as changes say it.
+pub(crate) fn address(peer: SocketAddr) -> Address {
+    Address(peer.ip().to_canonical().to_string().into())
 }
 
 impl Rights {
@@ -421,9 +452,18 @@ pub(crate) async fn check_host(
     }
 }
 
-/// Lets a request through whose caller has the role, and logs each that changes something.
+/// What a path needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Needed {
+    /// A role.
+    Role(Role),
+    /// The right to read the audit, or the role administrator.
+    Audit,
+}
+
+/// Lets a request through whose caller may make it, and logs each that changes something.
 pub(crate) async fn authorize(
-    State((gate, needed)): State<(Gate, Role)>,
+    State((gate, needed)): State<(Gate, Needed)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -433,7 +473,12 @@ pub(crate) async fn authorize(
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
-    if caller.role < needed {
+    let (needed, is_auditor) = match needed {
+        Needed::Role(role) => (role, false),
+        Needed::Audit => (Role::Administrator, caller.audits),
+    };
+    if caller.role < needed && !is_auditor {
+        gate.access().count(often("refused", &caller));
         return refuse(gate.rights(), &caller, needed).into_response();
     }
     if caller.must_change && !OF_EVERYBODY.contains(&request.uri().path()) {
@@ -449,6 +494,7 @@ pub(crate) async fn authorize(
     let id = request.extensions().get::<RequestId>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.extensions_mut().insert(caller.clone());
+    let matched = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
     let target = response.extensions().get::<Target>();
     log(&caller, &method, &path, target, &response, id.as_ref());
@@ -458,11 +504,85 @@ pub(crate) async fn authorize(
             user: caller.who.shown(),
             peer: caller.peer,
             method: method.to_string(),
-            path,
+            path: path.clone(),
             target: target.map(|target| target.0.clone()),
         });
     }
+    if response.status().is_success()
+        && let Some(matched) = matched
+        && let Some(action) = action_of(&method, matched.as_str())
+    {
+        let access = gate.access();
+        match is_untold {
+            // Messages may be many.
+            true if action.starts_with("publish") => access.count(often(&action, &caller)),
+            true => {}
+            false => access.note(note(
+                action,
+                &caller,
+                access.node(),
+                target.map_or(&path, |target| &target.0),
+                &response,
+            )),
+        }
+    }
     response
+}
+
+/// What a request does, as the audit says it: `nodes.drain`, `bans.add`. `None`: the audit has it with the change of a record.
+fn action_of(method: &Method, matched: &str) -> Option<String> {
+    let path = matched.strip_prefix("/api/v1/")?;
+    let first = path.split('/').next()?;
+    if ["users", "groups", "rules", "people", "keys", "control"].contains(&first) {
+        return None;
+    }
+    let names = path.split('/').filter(|name| !name.starts_with('{'));
+    let mut action = names.collect::<Vec<_>>().join(".");
+    let ends_with_name = path.ends_with('}');
+    match *method {
+        Method::DELETE => action.push_str(".remove"),
+        Method::PUT => action.push_str(".put"),
+        _ if ["bans"].contains(&path) => action.push_str(".add"),
+        _ if ends_with_name => action.push_str(".change"),
+        _ => {}
+    }
+    Some(action)
+}
+
+/// Something that somebody does often.
+fn often(action: &str, caller: &Caller) -> Often {
+    let address = caller.peer.map(|peer| peer.ip().to_canonical().to_string());
+    Often {
+        action: action.to_owned(),
+        name: caller.who.shown(),
+        means: caller.means(),
+        address,
+    }
+}
+
+/// The longest target in the audit, in bytes.
+const LONGEST_TARGET: usize = 1_024;
+
+fn note(
+    action: String,
+    caller: &Caller,
+    node: control::Node,
+    target: &str,
+    response: &Response,
+) -> AuditNote {
+    let result = Field {
+        name: "result".into(),
+        before: None,
+        after: Some(response.status().as_u16().to_string().into()),
+    };
+    let target = target.strip_prefix("/api/v1/").unwrap_or(target);
+    AuditNote {
+        at: stored::unix_ms(SystemTime::now()),
+        by: caller.by(node),
+        action: action.into(),
+        target: target[..target.floor_char_boundary(LONGEST_TARGET)].into(),
+        fields: [result].into(),
+    }
 }
 
 /// What a request acts on, for the log, if its path does not say.

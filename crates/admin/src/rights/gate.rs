@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::authorize::{Caller, Rights, Who};
 use super::sessions::{LoginSession, PersonStanding, SessionToken, TokenHash};
+use crate::access::Access;
 use crate::backend::{Broker, SessionQuestion};
 use crate::problem::{Kind, Problem};
 
@@ -41,6 +42,7 @@ pub(crate) struct Gate(Arc<State>);
 struct State {
     rights: Arc<Rights>,
     broker: Arc<dyn Broker>,
+    access: Arc<dyn Access>,
     /// What other nodes have said of sessions. The roles in it count for nothing.
     remembered: Mutex<HashMap<TokenHash, Said>>,
     questions: Semaphore,
@@ -58,10 +60,15 @@ struct Said {
 type Known = (LoginSession, PersonStanding);
 
 impl Gate {
-    pub(crate) fn new(rights: Arc<Rights>, broker: Arc<dyn Broker>) -> Self {
+    pub(crate) fn new(
+        rights: Arc<Rights>,
+        broker: Arc<dyn Broker>,
+        access: Arc<dyn Access>,
+    ) -> Self {
         Self(Arc::new(State {
             rights,
             broker,
+            access,
             remembered: Mutex::default(),
             questions: Semaphore::new(QUESTIONS),
         }))
@@ -69,6 +76,10 @@ impl Gate {
 
     pub(crate) fn broker(&self) -> &Arc<dyn Broker> {
         &self.0.broker
+    }
+
+    pub(crate) fn access(&self) -> &Arc<dyn Access> {
+        &self.0.access
     }
 
     pub(crate) fn rights(&self) -> &Arc<Rights> {

@@ -8,7 +8,7 @@ mod sessions;
 mod stored;
 
 pub use authorize::{Anonymous, Caller, Rights, Source, Who};
-pub(crate) use authorize::{Target, Untold, authorize, check_host, refuse};
+pub(crate) use authorize::{Needed, Target, Untold, address, authorize, check_host, refuse};
 pub(crate) use gate::{COOKIE, Gate};
 pub use keys::{Added, Key, KeyFile, KeyFileError, KeyId, Keys, Token};
 pub(crate) use keys::{MadeKey, make_key};

@@ -22,7 +22,7 @@ use crate::api_state::{Api, LoginTurn};
 use crate::backend::{Broker, LoginAttempt};
 use crate::connection::Connection;
 use crate::problem::{Kind, Problem};
-use crate::rights::{COOKIE, Caller, Gate, PersonStanding, Role, Source, Who};
+use crate::rights::{COOKIE, Caller, Gate, PersonStanding, Role, Source, Who, address};
 use crate::serve::Peer;
 
 /// Begins a session: the cookie `hmq_session` stands for the user in later requests, at each node of the cluster, for 30 min
@@ -201,7 +201,7 @@ pub(super) async fn first(
     let by = By {
         means: Means::FirstCode,
         name: user.as_str().into(),
-        address: peer.map(access::address),
+        address: peer.map(address),
         node: access.node(),
     };
     let change = Change {
@@ -291,7 +291,7 @@ pub(super) async fn password(
         expect: Expect::Revision(before.revision),
         put: Put::Person(user.as_str().into(), Some(Box::new(person))),
     };
-    let by = access::by(&caller, access.node());
+    let by = caller.by(access.node());
     let made = access.change(by, vec![change]).await;
     made.map_err(|error| {
         access::failed_change(error, |_| {

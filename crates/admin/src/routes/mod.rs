@@ -47,16 +47,16 @@ use crate::backend::Broker;
 use crate::dashboard;
 use crate::problem::{Kind, Problem};
 use crate::requests;
-use crate::rights::{Gate, Rights, Role, authorize, check_host};
+use crate::rights::{Gate, Needed, Rights, Role, authorize, check_host};
 
 /// The largest body of a request, in bytes.
 const LARGEST_BODY: usize = 64 * 1024;
 
 /// All paths of a node that serves.
 pub fn router(broker: Arc<dyn Broker>, access: Arc<dyn Access>, rights: &Arc<Rights>) -> Router {
-    let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker));
+    let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker), Arc::clone(&access));
     let api = Api::new(broker, access);
-    let may = |role| middleware::from_fn_with_state((gate.clone(), role), authorize);
+    let may = |role| middleware::from_fn_with_state((gate.clone(), Needed::Role(role)), authorize);
     let bodies =
         middleware::from_fn_with_state(longest_body as fn(&str) -> usize, requests::read_body);
     let [viewers, operators, administrators] = Role::ALL.map(|role| {
@@ -64,6 +64,9 @@ pub fn router(broker: Arc<dyn Broker>, access: Arc<dyn Access>, rights: &Arc<Rig
         // Rights first, then the body, and a turn last: bodies that do not come keep nobody out.
         routes.route_layer(bodies.clone()).route_layer(may(role))
     });
+    let (audit, _) = audit().split_for_parts();
+    let may_audit = middleware::from_fn_with_state((gate.clone(), Needed::Audit), authorize);
+    let audit = audit.route_layer(bodies.clone()).route_layer(may_audit);
     let (logins, _) = logins().split_for_parts();
     public(rights)
         .merge(logins.route_layer(bodies.clone()).layer(Extension(gate)))
@@ -71,6 +74,7 @@ pub fn router(broker: Arc<dyn Broker>, access: Arc<dyn Access>, rights: &Arc<Rig
         .merge(viewers)
         .merge(operators)
         .merge(administrators)
+        .merge(audit)
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(middleware::from_fn(requests::wrap))
@@ -88,7 +92,13 @@ pub fn not_ready() -> Router {
 /// The description of `/api/v1`, OpenAPI 3.1.
 #[must_use]
 pub fn document() -> OpenApi {
-    let groups = Role::ALL.map(|role| (role, group(role).split_for_parts().1));
+    let groups = Role::ALL.map(|role| {
+        let group = match role {
+            Role::Administrator => group(role).merge(audit()),
+            Role::Viewer | Role::Operator => group(role),
+        };
+        (role, group.split_for_parts().1)
+    });
     documented::document(logins().split_for_parts().1, groups)
 }
 
@@ -106,6 +116,14 @@ fn logins() -> OpenApiRouter<Api> {
         .routes(routes!(login::login))
         .routes(routes!(login::methods))
         .routes(routes!(login::first))
+}
+
+/// Paths for administrators, and for those who may audit.
+fn audit() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(access::audit::list))
+        .routes(routes!(access::audit::head))
+        .routes(routes!(access::audit::export))
 }
 
 fn group(role: Role) -> OpenApiRouter<Api> {

@@ -1,6 +1,7 @@
 //! Requests to a broker that is made up, without a socket.
 
 mod access;
+mod audit;
 mod fake;
 mod people;
 mod store;

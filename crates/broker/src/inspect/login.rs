@@ -7,8 +7,9 @@ use std::time::Duration;
 use admin::cluster::NodeId;
 use admin::page::MissingReason;
 use admin::problem::{Kind, Problem};
-use admin::{LoginAttempt, LoginSession, Role, SessionQuestion, Source};
+use admin::{LoginAttempt, LoginSession, Often, Role, SessionQuestion, Source};
 use authentication::fits;
+use control::{Address, AuditNote, By, Means, UnixMs};
 use guard::{Attempt, NotNow, Shown};
 use inspection::{Answer, Question};
 use tokio::time::{Instant, sleep};
@@ -68,6 +69,11 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
     match role {
         Ok(role) => {
             turn.succeeded();
+            let means = match standing.map(|standing| standing.source) {
+                Some(Source::Store) => Means::Person,
+                Some(Source::File) | None => Means::FilePerson,
+            };
+            note_login(node, &user, means, peer);
             tracing::info!(
                 user = &*shown,
                 role = role.name(),
@@ -79,6 +85,12 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
         Err(cause) => {
             let now_ms = node.rim.clock.now_ms();
             turn.failed(now_ms);
+            node.rim.audit_notes.handle_often(Often {
+                action: "login.failed".to_owned(),
+                name: shown.to_string(),
+                means: Means::Person,
+                address: peer.map(|peer| peer.ip().to_canonical().to_string()),
+            });
             tell_refused(node, peer, &user, cause);
             if let Some(left_out) = node.lines.refusals.take(now_ms) {
                 tracing::warn!(
@@ -95,6 +107,23 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
             Err(Problem::new(Kind::LoginFailed, why))
         }
     }
+}
+
+/// Adds a login to the audit.
+fn note_login(node: &Node, user: &str, means: Means, peer: Option<SocketAddr>) {
+    let address = peer.map(|peer| Address(peer.ip().to_canonical().to_string().into()));
+    node.rim.audit_notes.handle_note(AuditNote {
+        at: UnixMs(node.rim.clock.now_ms()),
+        by: By {
+            means,
+            name: user.into(),
+            address,
+            node: control::Node(node.store().node()),
+        },
+        action: "login".into(),
+        target: "".into(),
+        fields: [].into(),
+    });
 }
 
 fn tell_refused(node: &Node, peer: Option<SocketAddr>, user: &str, cause: HttpCause) {

@@ -23,7 +23,16 @@ pub(crate) struct ExportArguments {
 
 pub(super) fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     let query = [("with_secrets", arguments.with_secrets.to_string())];
-    let mut document = arguments.node.stream(EXPORT, &query, None)?;
+    print_stream(&arguments.node, EXPORT, &query)
+}
+
+/// Prints an answer as it comes.
+pub(super) fn print_stream(
+    node: &HttpPort,
+    path: &str,
+    query: &[(&str, String)],
+) -> Result<(), Failure> {
+    let mut document = node.stream(path, query, None)?;
     match io::copy(&mut document, &mut io::stdout().lock()) {
         // Whoever reads it has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,4 +1,4 @@
-//! `heraldmq user`, `user-group`, `rules`, `person`, `key` and `control`: who may log in at a running broker and do what, by its
+//! `heraldmq user`, `user-group`, `rules`, `person`, `key`, `audit` and `control`: who may log in at a running broker and do what, by its
 //! HTTP port.
 //!
 //! Invariant: a password is in no argument and on no terminal; a secret is printed only by the command that has it generated, and
@@ -7,6 +7,7 @@
 //! Deliberately absent: what a record may hold, and whether rules are right; the broker says so. Files of passwords and rules; see
 //! `passwd.rs` and `acl.rs`.
 
+mod audit;
 mod control;
 mod export;
 mod groups;
@@ -17,6 +18,7 @@ mod record;
 mod rules;
 mod users;
 
+pub(crate) use audit::{AuditArguments, run as audit};
 pub(crate) use control::{ControlArguments, run as control};
 pub(crate) use groups::{UserGroupArguments, run as user_group};
 pub(crate) use keys::{KeyArguments, run as key};

@@ -112,6 +112,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "config",
             "consensus",
             "control",
+            "control-document",
             "control-view",
             "guard",
             "histogram",

@@ -1,6 +1,5 @@
 //! What all changes of users, groups and rules have in common: conditions, dry runs, who asks, and how the store refuses.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
@@ -8,9 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use control::{
-    Address, By, Change, Expect, Invalid, Means, Put, Reason, Refused, Revision, Target,
-};
+use control::{By, Change, Expect, Invalid, Means, Put, Reason, Refused, Revision, Target};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
@@ -23,7 +20,7 @@ use crate::api_state::{Api, Turn};
 use crate::backend::Broker;
 use crate::cluster::NodeId;
 use crate::problem::{Kind, Problem};
-use crate::rights::{self, Caller, Source, Untold, Who};
+use crate::rights::{self, Caller, Untold};
 use crate::routes::input::{Params, word};
 use crate::routes::reading::wrong_field;
 
@@ -156,7 +153,7 @@ impl Asked {
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.expect("a request that changes something has a caller");
         Ok(Self {
-            by: by(caller, access.node()),
+            by: caller.by(access.node()),
             condition: Condition::read(&parts.headers)?,
             is_dry_run: is_dry_run.unwrap_or_default(),
             access,
@@ -164,29 +161,6 @@ impl Asked {
             _turn: Turn::from_request_parts(parts, api).await?,
         })
     }
-}
-
-/// Who asks, as changes say it.
-pub(crate) fn by(caller: &Caller, node: control::Node) -> By {
-    let means = match (&caller.who, caller.source) {
-        (Who::User(_), Source::Store) => Means::Person,
-        (Who::User(_), Source::File) => Means::FilePerson,
-        (Who::Key { .. }, Source::Store) => Means::Key,
-        (Who::Key { .. }, Source::File) => Means::FileKey,
-        // Nobody without a key changes anything.
-        (Who::Token | Who::Anonymous, _) => Means::Token,
-    };
-    By {
-        means,
-        name: caller.who.shown().into(),
-        address: caller.peer.map(address),
-        node,
-    }
-}
-
-/// Where a request came from, as changes say it.
-pub(crate) fn address(peer: SocketAddr) -> Address {
-    Address(peer.ip().to_canonical().to_string().into())
 }
 
 /// Why a change was not made, or may not have been made.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    ApiKey, By, Change, ChangeId, Changed, Count, Expect, Incarnation, KeyId, Means, Node, Put,
-    Revision, UnixMs, Verifier,
+    ApiKey, AuditNote, By, Change, ChangeId, Changed, Count, EntryNumber, Expect, Incarnation,
+    KeyId, Means, Node, Put, Revision, UnixMs, Verifier,
 };
 use control_view::View;
 use futures_util::FutureExt as _;
@@ -18,7 +18,7 @@ use store_state::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Access, Asked, ChangeError, Changing, Made};
+use crate::{Access, Asked, AuditPart, ChangeError, Changing, Made, Often};
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -33,6 +33,8 @@ pub(super) struct Store {
     /// Where changes do not count.
     pub(super) missing: Mutex<Vec<Node>>,
     pub(super) last_by: Mutex<Option<By>>,
+    pub(super) noted: Mutex<Vec<AuditNote>>,
+    pub(super) counted: Mutex<Vec<Often>>,
     pub(super) last_expected: Mutex<Option<Expect>>,
 }
 
@@ -74,6 +76,8 @@ impl Default for Store {
             hashed: Mutex::default(),
             missing: Mutex::default(),
             last_by: Mutex::default(),
+            noted: Mutex::default(),
+            counted: Mutex::default(),
             last_expected: Mutex::default(),
         }
     }
@@ -153,6 +157,30 @@ impl Access for Store {
         let missing = self.missing.lock().clone();
         let made = changed.map(|revision| Made { revision, missing });
         async move { made }.boxed()
+    }
+
+    fn audit(&self, from: EntryNumber, limit: usize) -> Option<AuditPart> {
+        let machine = &self.machine.lock().0;
+        let kept = machine.audited();
+        let numbers = (from.max(kept.start).0..kept.end.0).take(limit);
+        let entries = numbers.map(|number| {
+            let number = EntryNumber(number);
+            let entry = machine.audit(number, &Empty).unwrap();
+            (number, entry.expect("all are in memory"))
+        });
+        Some(AuditPart {
+            kept,
+            head: machine.audit_head(),
+            entries: entries.collect(),
+        })
+    }
+
+    fn note(&self, note: AuditNote) {
+        self.noted.lock().push(note);
+    }
+
+    fn count(&self, often: Often) {
+        self.counted.lock().push(often);
     }
 
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {
