@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{
-    AuditNote, By, ChainHash, Change, EntryNumber, Means, Recorded, Refused, Revision, Verifier,
-};
+use control::{By, ChainHash, Change, EntryNumber, Recorded, Refused, Revision, Verifier};
 use control_view::View;
 use futures_util::future::BoxFuture;
 use zeroize::Zeroizing;
 
 use crate::backend::Asked;
+use crate::trail::Trail;
 
 /// Why a change was not made, or may not have been made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,19 +59,6 @@ pub struct AuditPart {
     pub entries: Vec<(EntryNumber, Arc<Recorded>)>,
 }
 
-/// Something that is in the audit as a sum: how often somebody has done it within a minute.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Often {
-    /// What, such as `publish`.
-    pub action: String,
-    /// Who.
-    pub name: String,
-    /// How that was shown.
-    pub means: Means,
-    /// From where.
-    pub address: Option<String>,
-}
-
 /// A change that is waited for.
 pub type Changing = BoxFuture<'static, Result<Made, ChangeError>>;
 
@@ -94,11 +80,8 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// its copy, or has none.
     fn audit(&self, from: EntryNumber, limit: usize) -> Option<AuditPart>;
 
-    /// Adds what somebody has done to the audit, in a moment. Does not wait.
-    fn note(&self, note: AuditNote);
-
-    /// The same of what is counted.
-    fn count(&self, often: Often);
+    /// Who takes what else is to be in the audit.
+    fn trail(&self) -> Arc<dyn Trail>;
 
     /// Hashes a password with argon2id, on a thread that may take some 30 ms, and never on more threads than logins use.
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier>;

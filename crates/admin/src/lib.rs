@@ -26,10 +26,11 @@ mod rights;
 mod routes;
 mod serve;
 mod streams;
+mod trail;
 mod unread;
 mod worker;
 
-pub use access::{Access, AuditPart, ChangeError, Changing, Made, Often};
+pub use access::{Access, AuditPart, ChangeError, Changing, Made};
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
     LoginAttempt, MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,
@@ -41,3 +42,4 @@ pub use rights::{
 };
 pub use routes::{document, not_ready, router};
 pub use serve::{Tls, serve};
+pub use trail::{Often, Trail};

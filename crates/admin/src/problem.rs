@@ -26,8 +26,6 @@ pub enum Kind {
     LoginFailed,
     /// The key's role may not do this.
     NoRight,
-    /// The person has to choose another password first.
-    PasswordChange,
     /// A change by a session without the session's token.
     Csrf,
     /// The header `Host` names neither an address nor a host of `http.hosts`.
@@ -89,7 +87,7 @@ const fn row(kind: Kind, name: &'static str, status: StatusCode, title: &'static
 }
 
 /// All problems, in the order of [`Kind`].
-pub const ROWS: [Row; 25] = [
+pub const ROWS: [Row; 24] = [
     row(
         Kind::InvalidParameter,
         "invalid-parameter",
@@ -125,12 +123,6 @@ pub const ROWS: [Row; 25] = [
         "no-right",
         StatusCode::FORBIDDEN,
         "Not permitted for this role",
-    ),
-    row(
-        Kind::PasswordChange,
-        "password-change",
-        StatusCode::FORBIDDEN,
-        "Another password has to be chosen",
     ),
     row(
         Kind::Csrf,

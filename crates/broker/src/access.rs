@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::problem::{Kind, Problem};
-use admin::{Access, Asked, AuditPart, Changing, Often};
+use admin::{Access, Asked, AuditPart, Changing, Often, Trail};
 use authentication::{StoredAs, stored_as};
 use control::{AuditNote, By, Change, EntryNumber, Verifier};
 use control_view::View;
@@ -19,6 +19,26 @@ use crate::node::Node;
 #[derive(Debug)]
 pub(crate) struct NodeAccess {
     node: Arc<Node>,
+}
+
+/// What else of this node is in the audit.
+#[derive(Debug)]
+struct NodeTrail {
+    node: Arc<Node>,
+}
+
+impl Trail for NodeTrail {
+    fn node(&self) -> control::Node {
+        control::Node(self.node.store().node())
+    }
+
+    fn note(&self, note: AuditNote) {
+        self.node.rim.audit_notes.handle_note(note);
+    }
+
+    fn count(&self, often: Often) {
+        self.node.rim.audit_notes.handle_often(often);
+    }
 }
 
 impl NodeAccess {
@@ -57,12 +77,10 @@ impl Access for NodeAccess {
         })
     }
 
-    fn note(&self, note: AuditNote) {
-        self.node.rim.audit_notes.handle_note(note);
-    }
-
-    fn count(&self, often: Often) {
-        self.node.rim.audit_notes.handle_often(often);
+    fn trail(&self) -> Arc<dyn Trail> {
+        Arc::new(NodeTrail {
+            node: Arc::clone(&self.node),
+        })
     }
 
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {

@@ -1,24 +1,20 @@
-//! What was done at this node and is in the audit without a change of a record: it goes to the control store once a second.
+//! What was done at this node and is in the audit without a change of a record: it waits here for the control store.
 //!
 //! Invariants: notes wait in the order in which they were made, [`MOST`] of them and [`MOST_SUMS`] sums at most; what is lost is
 //! counted, and the count is a note. A batch keeps its identifier until the store has it, also over a restart, so it is in the audit
 //! once. While the store has not begun there is no audit, and nothing is kept.
 //!
-//! Deliberately absent: how a batch gets into the store (`control_requests.rs`), and what is noted (`admin`).
+//! Deliberately absent: how a batch gets into the store (`audit_sending.rs`), and what is noted (`admin`).
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use admin::Often;
 use control::{Address, AuditNote, By, ChangeId, Field, Means, Node as NodeNumber, UnixMs};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::control_requests::{self, Noted};
 use crate::json_file;
-use crate::node::Node;
 
 /// Notes that wait, at most.
 const MOST: usize = 4_096;
@@ -26,12 +22,6 @@ const MOST: usize = 4_096;
 const MOST_SUMS: usize = 256;
 /// Notes of one operation.
 const BATCH: usize = 256;
-/// How often notes go to the store.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How often sums become notes.
-const SUMS: Duration = Duration::from_secs(60);
-/// How often the head of the audit is in the log, while it changes.
-const HEAD: Duration = Duration::from_secs(60 * 60);
 
 /// The file in the data folder of notes that the store does not have.
 const FILE: &str = "audit.pending";
@@ -45,6 +35,10 @@ pub(crate) struct Batch {
     pub(crate) notes: Vec<AuditNote>,
 }
 
+/// How often something was done, or how many notes there are.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+struct Many(u64);
+
 /// What the file holds.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 struct Pending {
@@ -53,7 +47,7 @@ struct Pending {
     /// What comes behind it.
     queue: VecDeque<AuditNote>,
     /// Notes that found no place behind these.
-    lost: u64,
+    lost: Many,
 }
 
 /// The notes of a node.
@@ -66,9 +60,9 @@ pub(crate) struct AuditNotes {
 #[derive(Default, Debug)]
 struct Inner {
     pending: Pending,
-    sums: HashMap<Often, u64>,
+    sums: HashMap<Often, Many>,
     /// Sums that found no place.
-    other_sums: u64,
+    other_sums: Many,
     /// The file has something.
     is_written: bool,
 }
@@ -102,7 +96,7 @@ impl AuditNotes {
         let Pending { queue, lost, .. } = &mut self.inner.lock().pending;
         match queue.len() < MOST {
             true => queue.push_back(note),
-            false => *lost += 1,
+            false => lost.0 += 1,
         }
     }
 
@@ -111,13 +105,13 @@ impl AuditNotes {
         let mut inner = self.inner.lock();
         let has_place = inner.sums.len() < MOST_SUMS || inner.sums.contains_key(&often);
         match has_place {
-            true => *inner.sums.entry(often).or_default() += 1,
-            false => inner.other_sums += 1,
+            true => inner.sums.entry(often).or_default().0 += 1,
+            false => inner.other_sums.0 += 1,
         }
     }
 
     /// A minute is over: sums become notes.
-    fn handle_minute(&self, node: NodeNumber, at: UnixMs) {
+    pub(crate) fn handle_minute(&self, node: NodeNumber, at: UnixMs) {
         let (sums, others) = {
             let mut inner = self.inner.lock();
             (
@@ -125,7 +119,7 @@ impl AuditNotes {
                 std::mem::take(&mut inner.other_sums),
             )
         };
-        let mut sums: Vec<(Often, u64)> = sums.into_iter().collect();
+        let mut sums: Vec<(Often, Many)> = sums.into_iter().collect();
         sums.sort_by(|(a, _), (b, _)| (&a.action, &a.name).cmp(&(&b.action, &b.name)));
         for (often, count) in sums {
             let by = By {
@@ -136,18 +130,23 @@ impl AuditNotes {
             };
             self.handle_note(counted(by, at, &often.action, count));
         }
-        if others > 0 {
+        if others.0 > 0 {
             self.handle_note(counted(of_node(node), at, "others", others));
         }
     }
 
     /// The batch that goes to the store next. `id`: the identifier of a new one.
-    fn next(&self, node: NodeNumber, at: UnixMs, id: impl FnOnce() -> ChangeId) -> Option<Batch> {
+    pub(crate) fn next(
+        &self,
+        node: NodeNumber,
+        at: UnixMs,
+        id: impl FnOnce() -> ChangeId,
+    ) -> Option<Batch> {
         let Pending { batch, queue, lost } = &mut self.inner.lock().pending;
         if batch.is_none() {
             let count = queue.len().min(BATCH);
             let mut notes: Vec<AuditNote> = queue.drain(..count).collect();
-            if queue.is_empty() && *lost > 0 {
+            if queue.is_empty() && lost.0 > 0 {
                 let lost = std::mem::take(lost);
                 notes.push(counted(of_node(node), at, "audit.lost", lost));
             }
@@ -158,7 +157,7 @@ impl AuditNotes {
     }
 
     /// The store has the batch, or never takes it.
-    fn handle_sent(&self, id: ChangeId) {
+    pub(crate) fn handle_sent(&self, id: ChangeId) {
         let mut inner = self.inner.lock();
         if inner
             .pending
@@ -171,15 +170,15 @@ impl AuditNotes {
     }
 
     /// There is no audit.
-    fn handle_unused(&self) {
+    pub(crate) fn handle_unused(&self) {
         let mut inner = self.inner.lock();
         inner.pending = Pending::default();
         inner.sums.clear();
-        inner.other_sums = 0;
+        inner.other_sums = Many::default();
     }
 
     /// Writes what the store does not have to the file, if there is any, and what the file has is no longer so.
-    fn keep(&self) {
+    pub(crate) fn keep(&self) {
         let pending = {
             let mut inner = self.inner.lock();
             let is_empty = inner.pending == Pending::default();
@@ -192,6 +191,11 @@ impl AuditNotes {
         if let Err(error) = json_file::write(&self.path, &pending) {
             tracing::warn!(%error, "notes for the audit are not written to the data folder");
         }
+    }
+
+    /// Whether the file has something.
+    pub(crate) fn is_written(&self) -> bool {
+        self.inner.lock().is_written
     }
 
     /// The node stops.
@@ -210,7 +214,7 @@ fn of_node(node: NodeNumber) -> By {
     }
 }
 
-fn counted(by: By, at: UnixMs, action: &str, count: u64) -> AuditNote {
+fn counted(by: By, at: UnixMs, action: &str, Many(count): Many) -> AuditNote {
     let count = Field {
         name: "count".into(),
         before: None,
@@ -222,64 +226,6 @@ fn counted(by: By, at: UnixMs, action: &str, count: u64) -> AuditNote {
         action: action.into(),
         target: "".into(),
         fields: [count].into(),
-    }
-}
-
-/// Sends notes as they come.
-pub(crate) async fn run(node: &Arc<Node>) {
-    let notes = &node.rim.audit_notes;
-    let mut interval = tokio::time::interval(PAUSE);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut summed, mut told) = (tokio::time::Instant::now(), None);
-    let mut last_head = None;
-    loop {
-        let now = interval.tick().await;
-        let own = NodeNumber(node.store().node());
-        let at = UnixMs(node.rim.clock.now_ms());
-        if !node.store().control_store.has_begun() || !control_requests::level(node).has_people() {
-            notes.handle_unused();
-            continue;
-        }
-        if now.duration_since(summed) >= SUMS {
-            summed = now;
-            notes.handle_minute(own, at);
-        }
-        let mut has_failed = false;
-        while let Some(batch) = notes.next(own, at, || control_requests::note_id(node)) {
-            let id = batch.id;
-            match control_requests::note(node, batch).await {
-                Noted::Sent => notes.handle_sent(id),
-                Noted::Later => {
-                    has_failed = true;
-                    break;
-                }
-            }
-        }
-        // What goes at once leaves no trace on the disk.
-        if has_failed || notes.inner.lock().is_written {
-            let kept = Arc::clone(node);
-            let _ = tokio::task::spawn_blocking(move || kept.rim.audit_notes.keep()).await;
-        }
-        if told.is_none_or(|told| now.duration_since(told) >= HEAD) {
-            told = Some(now);
-            let asked = Arc::clone(node);
-            let part = tokio::task::spawn_blocking(move || {
-                asked
-                    .store()
-                    .control_store
-                    .audit(control::EntryNumber(0), 0)
-            });
-            if let Ok(Some(part)) = part.await
-                && last_head != Some(part.head)
-            {
-                last_head = Some(part.head);
-                tracing::info!(
-                    entries = part.kept.end.0,
-                    head = control_document::hash_text(part.head),
-                    "audit.head"
-                );
-            }
-        }
     }
 }
 

@@ -14,10 +14,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// Writes the code to the log, once, if it is good when the node has heard of its cluster. `port`: the HTTP port, and whether it
 /// speaks TLS.
-pub(crate) async fn tell(node: &Arc<Node>, (address, is_tls): (Option<SocketAddr>, bool)) {
-    let Some(address) = address else {
-        return;
-    };
+pub(crate) async fn tell(node: &Arc<Node>, (address, is_tls): (SocketAddr, bool)) {
     // A node that has just joined may not know yet that there are people.
     while node.store().control_store.begun_by().is_none() {
         sleep(AGAIN).await;

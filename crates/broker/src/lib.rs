@@ -13,6 +13,7 @@ mod access;
 mod alarms;
 mod all_loops;
 mod audit_notes;
+mod audit_sending;
 mod ban_file;
 mod certificate_metrics;
 mod class_test;
@@ -402,11 +403,12 @@ impl Broker {
         let (http, http_tls) = match http {
             Some((listener, tls)) => {
                 let port = tls.as_ref().map(HttpTls::port);
-                let place = (http_address, tls.is_some());
+                let place = http_address.map(|address| (address, tls.is_some()));
                 let serves = serve_http(listener, router, port);
                 let told = Arc::clone(&node);
                 let serves = async move {
-                    tokio::join!(serves, first_login::tell(&told, place));
+                    let tells = place.map(|place| first_login::tell(&told, place));
+                    tokio::join!(serves, futures_util::future::OptionFuture::from(tells));
                 };
                 let side = Side::start("http", serves).map_err(StartError::System)?;
                 (Some(side), tls)
@@ -907,7 +909,7 @@ async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>, upgrade: Arc<Upgra
         () = share_bans(&node) => {}
         () = raise_levels(&upgrade) => {}
         () = rules_of_all::run(&node) => {}
-        () = audit_notes::run(&node) => {}
+        () = audit_sending::run(&node) => {}
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use control::{Address, Audited, ChainHash, EntryNumber, Field, Hash, Means, UnixMs};
+use control::{Address, Audited, ChainHash, EntryNumber, Field, Hash, Means, Revision, UnixMs};
 use serde::{Deserialize, Serialize};
 
 /// A field that has another value than before.
@@ -27,9 +27,9 @@ pub struct FieldLine {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Said {
     /// The revision that the store had with it.
-    pub revision: u64,
+    pub revision: Revision,
     /// When, in ms of Unix time.
-    pub at_ms: u64,
+    pub at_ms: UnixMs,
     /// Who: the name of a person or a key.
     pub actor: String,
     /// How that was shown: `key`, `person`, `token`, `import`, `file_key`, `file_person`, `first_code` or `node`.
@@ -130,7 +130,6 @@ impl Said {
     /// What an entry says.
     #[must_use]
     pub fn of(entry: &Audited) -> Self {
-        let UnixMs(at_ms) = entry.at;
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         let field = |field: &Field| FieldLine {
             name: field.name.to_string(),
@@ -139,8 +138,8 @@ impl Said {
         };
         let address = entry.by.address.as_ref();
         Self {
-            revision: entry.revision.0,
-            at_ms,
+            revision: entry.revision,
+            at_ms: entry.at,
             actor: entry.by.name.to_string(),
             means: means_name(entry.by.means).to_owned(),
             address: address.map(|Address(text)| text.to_string()),
@@ -361,7 +360,7 @@ impl Verifier {
 
 #[cfg(test)]
 mod tests {
-    use control::{By, Node, Revision, RuleList, Subject};
+    use control::{By, Node, RuleList, Subject};
 
     use super::*;
 

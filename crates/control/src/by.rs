@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Node;
 use crate::limit::{self, Invalid};
+use crate::number::Node;
 
 /// Who asks for a change, from where.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -17,22 +17,23 @@
 mod audit;
 mod by;
 mod change;
+mod field;
 mod group;
 mod limit;
 mod note;
+mod number;
 mod person;
 mod stored;
 mod user;
 
-pub use audit::{Audited, ChainHash, EntryNumber, Field, Recorded, Subject};
+pub use audit::{Audited, ChainHash, EntryNumber, Recorded, Subject};
 pub use by::{Address, By, Means};
-pub use change::{
-    Change, ChangeId, Count, Expect, Incarnation, Node, Put, Reason, Refused, Revision, Target,
-    check, check_notes,
-};
+pub use change::{Change, Expect, Put, Reason, Refused, Target, check, check_notes};
+pub use field::Field;
 pub use group::{Group, Priority, RuleList};
 pub use limit::{Bounds, Invalid};
 pub use note::AuditNote;
+pub use number::{ChangeId, Count, Incarnation, Node, Revision};
 pub use person::{ApiKey, KeyId, KeySecret, Person, Role};
 pub use stored::{
     Changed, GroupsByName, KeysById, Named, PeopleByName, Records, Stored, UsersByName,

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::Field;
 use crate::by::By;
+use crate::field::Field;
 use crate::limit::{self, Invalid};
 use crate::user::UnixMs;
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Revision;
 use crate::limit::{self, Invalid};
+use crate::number::Revision;
 use crate::user::{Hash, UnixMs};
 
 /// What somebody may do; each role may what those before it may.

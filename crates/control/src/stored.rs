@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Revision;
 use crate::group::{Group, RuleList};
+use crate::number::Revision;
 use crate::person::{ApiKey, KeyId, Person};
 use crate::user::User;
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Revision;
 use crate::limit::{self, Invalid};
+use crate::number::Revision;
 
 /// Unix time in ms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -173,7 +173,9 @@ fn by(count: u64, means: Means) -> By {
     By {
         means,
         name: "ops".into(),
-        address: (count % 2 == 0).then(|| Address("2001:db8::1".into())),
+        address: count
+            .is_multiple_of(2)
+            .then(|| Address("2001:db8::1".into())),
         node: Node(5),
     }
 }

@@ -15,13 +15,14 @@ use control_view::{Standing, View};
 
 use super::first::FirstCode;
 use super::gate::Gate;
-use super::sessions::{LoginSession, People, PersonStanding, Sessions, TokenHash};
+use super::sessions::{LoginSession, People, Sessions, TokenHash};
+use super::standing::{PersonStanding, Source};
 use super::{KeyId, Keys, Role, Token, stored};
-use crate::access::Often;
 use crate::backend::ApiChange;
 use crate::problem::{Kind, Problem};
 use crate::requests::RequestId;
 use crate::serve::Peer;
+use crate::trail::Often;
 
 /// What somebody may do who has to choose another password.
 const OF_EVERYBODY: [&str; 3] = ["/api/v1/me", "/api/v1/me/password", "/api/v1/logout"];
@@ -73,15 +74,6 @@ pub struct Caller {
     pub source: Source,
     /// Where it came from.
     pub peer: Option<SocketAddr>,
-}
-
-/// What knows somebody.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// A file of this node, or nothing.
-    File,
-    /// The control store.
-    Store,
 }
 
 /// By what the owner of a request is known.
@@ -398,7 +390,11 @@ impl Configured {
             return Err(Problem::new(Kind::NotReady, why));
         }
         let found = stored::key(view, text, now).ok_or_else(wrong)?;
-        Ok(caller(found.who, found.role, found.audits, Source::Store))
+        let who = Who::Key {
+            id: found.id,
+            name: found.name,
+        };
+        Ok(caller(who, found.role, found.audits, Source::Store))
     }
 
     /// Whether a browser that was sent here by another site would not name this host (DNS rebinding).
@@ -478,12 +474,14 @@ pub(crate) async fn authorize(
         Needed::Audit => (Role::Administrator, caller.audits),
     };
     if caller.role < needed && !is_auditor {
-        gate.access().count(often("refused", &caller));
+        gate.trail().count(often("refused", &caller));
         return refuse(gate.rights(), &caller, needed).into_response();
     }
     if caller.must_change && !OF_EVERYBODY.contains(&request.uri().path()) {
         let why = "another password has to be chosen first: POST /api/v1/me/password";
-        return Problem::new(Kind::PasswordChange, why).into_response();
+        return Problem::new(Kind::NoRight, why)
+            .with("reason", "password_change")
+            .into_response();
     }
     let changes = needed > Role::Viewer && request.method() != Method::GET;
     request.extensions_mut().insert(gate.clone());
@@ -512,15 +510,15 @@ pub(crate) async fn authorize(
         && let Some(matched) = matched
         && let Some(action) = action_of(&method, matched.as_str())
     {
-        let access = gate.access();
+        let trail = gate.trail();
         match is_untold {
             // Messages may be many.
-            true if action.starts_with("publish") => access.count(often(&action, &caller)),
+            true if action.starts_with("publish") => trail.count(often(&action, &caller)),
             true => {}
-            false => access.note(note(
+            false => trail.note(note(
                 action,
                 &caller,
-                access.node(),
+                trail.node(),
                 target.map_or(&path, |target| &target.0),
                 &response,
             )),

@@ -11,10 +11,11 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
 use super::authorize::{Caller, Rights, Who};
-use super::sessions::{LoginSession, PersonStanding, SessionToken, TokenHash};
-use crate::access::Access;
+use super::sessions::{LoginSession, SessionToken, TokenHash};
+use super::standing::PersonStanding;
 use crate::backend::{Broker, SessionQuestion};
 use crate::problem::{Kind, Problem};
+use crate::trail::Trail;
 
 /// The cookie of a session.
 pub(crate) const COOKIE: &str = "hmq_session";
@@ -42,7 +43,7 @@ pub(crate) struct Gate(Arc<State>);
 struct State {
     rights: Arc<Rights>,
     broker: Arc<dyn Broker>,
-    access: Arc<dyn Access>,
+    trail: Arc<dyn Trail>,
     /// What other nodes have said of sessions. The roles in it count for nothing.
     remembered: Mutex<HashMap<TokenHash, Said>>,
     questions: Semaphore,
@@ -60,15 +61,11 @@ struct Said {
 type Known = (LoginSession, PersonStanding);
 
 impl Gate {
-    pub(crate) fn new(
-        rights: Arc<Rights>,
-        broker: Arc<dyn Broker>,
-        access: Arc<dyn Access>,
-    ) -> Self {
+    pub(crate) fn new(rights: Arc<Rights>, broker: Arc<dyn Broker>, trail: Arc<dyn Trail>) -> Self {
         Self(Arc::new(State {
             rights,
             broker,
-            access,
+            trail,
             remembered: Mutex::default(),
             questions: Semaphore::new(QUESTIONS),
         }))
@@ -78,8 +75,8 @@ impl Gate {
         &self.0.broker
     }
 
-    pub(crate) fn access(&self) -> &Arc<dyn Access> {
-        &self.0.access
+    pub(crate) fn trail(&self) -> &Arc<dyn Trail> {
+        &self.0.trail
     }
 
     pub(crate) fn rights(&self) -> &Arc<Rights> {

@@ -5,14 +5,16 @@ mod first;
 mod gate;
 mod keys;
 mod sessions;
+mod standing;
 mod stored;
 
-pub use authorize::{Anonymous, Caller, Rights, Source, Who};
+pub use authorize::{Anonymous, Caller, Rights, Who};
 pub(crate) use authorize::{Needed, Target, Untold, address, authorize, check_host, refuse};
 pub(crate) use gate::{COOKIE, Gate};
 pub use keys::{Added, Key, KeyFile, KeyFileError, KeyId, Keys, Token};
 pub(crate) use keys::{MadeKey, make_key};
-pub use sessions::{LoginSession, People, PersonStanding, Sessions, TokenHash};
+pub use sessions::{LoginSession, People, Sessions, TokenHash};
+pub use standing::{PersonStanding, Source};
 pub(crate) use stored::unix_ms;
 
 use std::fmt;

@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 
 use control::Revision;
 
-use super::{Role, Source};
+use super::Role;
+use super::standing::PersonStanding;
 use crate::api::At;
 use crate::cluster::NodeId;
 
@@ -31,21 +32,6 @@ const SESSIONS_OF_USER: usize = 16;
 
 /// Bytes of a secret.
 const SECRET: usize = 32;
-
-/// What somebody may do who logs in with a password.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PersonStanding {
-    /// The role.
-    pub role: Role,
-    /// Whether the audit may be read, whatever the role.
-    pub audits: bool,
-    /// Another password has to be chosen before anything else.
-    pub must_change: bool,
-    /// Logins before this revision of the control store do not count; 0 for people of a file.
-    pub since: Revision,
-    /// What knows the person.
-    pub source: Source,
-}
 
 /// The people of `http.userFile` who may log in.
 pub trait People: fmt::Debug + Send + Sync + 'static {
@@ -246,6 +232,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rights::Source;
 
     fn operator(since: u64) -> PersonStanding {
         PersonStanding {

@@ -9,14 +9,14 @@ use control_view::{Standing, View};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::Role;
 use super::keys::split;
-use super::sessions::PersonStanding;
-use super::{Source, Who};
+use super::standing::{PersonStanding, Source};
+use super::{KeyId, Role};
 
 /// What a key is good for.
 pub(super) struct Found {
-    pub(super) who: Who,
+    pub(super) id: KeyId,
+    pub(super) name: String,
     pub(super) role: Role,
     pub(super) audits: bool,
 }
@@ -32,10 +32,8 @@ pub(super) fn key(view: &View, shown: &str, now: SystemTime) -> Option<Found> {
     let key = view.key(id.number())?;
     let now = unix_ms(now);
     is_good(&key.record, secret, now).then(|| Found {
-        who: Who::Key {
-            id,
-            name: key.record.name.to_string(),
-        },
+        id,
+        name: key.record.name.to_string(),
         role: key.record.role.into(),
         audits: key.record.audits,
     })

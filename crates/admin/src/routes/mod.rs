@@ -54,7 +54,7 @@ const LARGEST_BODY: usize = 64 * 1024;
 
 /// All paths of a node that serves.
 pub fn router(broker: Arc<dyn Broker>, access: Arc<dyn Access>, rights: &Arc<Rights>) -> Router {
-    let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker), Arc::clone(&access));
+    let gate = Gate::new(Arc::clone(rights), Arc::clone(&broker), access.trail());
     let api = Api::new(broker, access);
     let may = |role| middleware::from_fn_with_state((gate.clone(), Needed::Role(role)), authorize);
     let bodies =

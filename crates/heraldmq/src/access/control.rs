@@ -2,10 +2,9 @@
 
 use clap::Subcommand;
 
-use super::EXIT_CODES;
 use super::export::{ExportArguments, export};
 use super::import::{ImportArguments, import};
-use super::record::print_record;
+use super::record::{EXIT_CODES, print_record};
 use crate::failure::Failure;
 use crate::http_port::HttpPort;
 use crate::output::print;

@@ -7,8 +7,7 @@ use clap::Subcommand;
 use serde_json::{Map, Value, json};
 use text_table::Table;
 
-use super::EXIT_CODES;
-use super::record::{How, or_null, path_of, print_record};
+use super::record::{EXIT_CODES, How, or_null, path_of, print_record};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, Sent};
 use crate::look::{Listed, Shown, Walk, or_dash, print_list, shown};

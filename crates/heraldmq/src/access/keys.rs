@@ -9,9 +9,8 @@ use clap::Subcommand;
 use serde_json::json;
 use text_table::Table;
 
-use super::EXIT_CODES;
 use super::people::known_in;
-use super::record::{How, path_of};
+use super::record::{EXIT_CODES, How, path_of};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, Sent};
 use crate::look::{Listed, Shown, Walk, or_dash, print_list, shown};

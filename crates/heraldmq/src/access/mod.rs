@@ -18,13 +18,29 @@ mod record;
 mod rules;
 mod users;
 
-pub(crate) use audit::{AuditArguments, run as audit};
-pub(crate) use control::{ControlArguments, run as control};
-pub(crate) use groups::{UserGroupArguments, run as user_group};
-pub(crate) use keys::{KeyArguments, run as key};
-pub(crate) use people::{PersonArguments, run as person};
-pub(crate) use rules::{RulesArguments, run as rules};
-pub(crate) use users::{UserArguments, run as user};
+use std::process::ExitCode;
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 refused, or the node does not answer; 2 wrong command line; 3 not found; 5 somebody else has changed it meanwhile.";
+use crate::failure::Failure;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    User(users::UserArguments),
+    UserGroup(groups::UserGroupArguments),
+    Rules(rules::RulesArguments),
+    Person(people::PersonArguments),
+    Key(keys::KeyArguments),
+    Audit(audit::AuditArguments),
+    Control(control::ControlArguments),
+}
+
+pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::User(arguments) => users::run(arguments),
+        Command::UserGroup(arguments) => groups::run(arguments),
+        Command::Rules(arguments) => rules::run(arguments),
+        Command::Person(arguments) => people::run(arguments),
+        Command::Key(arguments) => keys::run(arguments),
+        Command::Audit(arguments) => audit::run(arguments),
+        Command::Control(arguments) => control::run(arguments).map(|()| ExitCode::SUCCESS),
+    }
+}

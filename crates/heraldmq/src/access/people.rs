@@ -8,8 +8,7 @@ use clap::{ArgAction, Subcommand};
 use serde_json::{Map, Value, json};
 use text_table::Table;
 
-use super::EXIT_CODES;
-use super::record::{How, path_of, print_record};
+use super::record::{EXIT_CODES, How, path_of, print_record};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, Sent};
 use crate::look::{Listed, Shown, Walk, or_dash, print_list, shown};

@@ -7,6 +7,10 @@ use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, Sent, parse};
 use crate::output::print;
 
+/// What commands that change records say of their ends.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 refused, or the node does not answer; 2 wrong command line; 3 not found; 5 somebody else has changed it meanwhile.";
+
 /// How a change is made.
 #[derive(clap::Args)]
 pub(super) struct How {

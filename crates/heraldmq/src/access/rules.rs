@@ -11,8 +11,7 @@ use authorization::Rules;
 use clap::Subcommand;
 use serde_json::json;
 
-use super::EXIT_CODES;
-use super::record::How;
+use super::record::{EXIT_CODES, How};
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, Sent, parse};
 use crate::output::print;

@@ -565,11 +565,10 @@ impl ControlMachine {
         self.touch(Row::Counters, 0);
         self.touch(Row::Noted(id.node), size_of::<Noted>());
         self.noted.insert(id.node, Noted(id.incarnation, id.count));
-        while self.noted.len() > NOTED_NODES {
-            let mut others = self.noted.keys().filter(|node| **node != id.node);
-            let Some(other) = others.next().copied() else {
-                break;
-            };
+        let other = |of: &Self| of.noted.keys().find(|node| **node != id.node).copied();
+        while self.noted.len() > NOTED_NODES
+            && let Some(other) = other(self)
+        {
             self.touch(Row::Noted(other), 0);
             self.noted.remove(&other);
         }

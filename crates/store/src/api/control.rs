@@ -114,11 +114,11 @@ impl ControlStore {
             let kept = machine.audited();
             let mut number = from.max(kept.start);
             let mut entries = Vec::new();
-            while number < kept.end && entries.len() < limit {
-                // Damaged tables may have a gap.
-                let Some(entry) = machine.audit(number, table)? else {
-                    break;
-                };
+            // Damaged tables may have a gap.
+            while number < kept.end
+                && entries.len() < limit
+                && let Some(entry) = machine.audit(number, table)?
+            {
                 entries.push((number, entry));
                 number = number.next();
             }

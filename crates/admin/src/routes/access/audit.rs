@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use control::{Audited, ChainHash, EntryNumber, Recorded};
+use control::{Audited, ChainHash, EntryNumber, Recorded, UnixMs};
 use control_document::{AUDIT_FORMAT, AuditLine, Said, hash_text, to_hex};
 use futures_util::stream;
 use serde::Deserialize;
@@ -53,8 +53,7 @@ pub(crate) struct AuditQuery {
 
 /// Which entries are asked for.
 struct Wanted {
-    since_ms: u64,
-    until_ms: u64,
+    times: RangeInclusive<UnixMs>,
     actor: Option<String>,
     action: Option<String>,
     target: Option<String>,
@@ -62,12 +61,11 @@ struct Wanted {
 
 impl Wanted {
     fn has(&self, row: &Said) -> bool {
-        let times: RangeInclusive<u64> = self.since_ms..=self.until_ms;
         let is = |asked: &Option<String>, found: &str| {
             asked.as_deref().is_none_or(|asked| asked == found)
         };
         let begins = |prefix: &String| row.action.starts_with(prefix.as_str());
-        times.contains(&row.at_ms)
+        self.times.contains(&row.at_ms)
             && is(&self.actor, &row.actor)
             && is(&self.target, &row.target)
             && self.action.as_ref().is_none_or(begins)
@@ -97,12 +95,11 @@ pub(crate) async fn list(
     });
     let before = after.transpose()?;
     let most = usize::from(limit(query.limit.as_deref())?);
+    let since = time("since", query.since.as_deref())?;
+    let until = time("until", query.until.as_deref())?;
     let wanted = Wanted {
-        since_ms: time("since", query.since.as_deref())?.unwrap_or(0),
-        until_ms: match time("until", query.until.as_deref())? {
-            Some(ms) => ms.saturating_sub(1),
-            None => u64::MAX,
-        },
+        times: UnixMs(since.unwrap_or(0))
+            ..=UnixMs(until.map_or(u64::MAX, |ms| ms.saturating_sub(1))),
         actor: query.actor,
         action: query.action,
         target: query.target,
@@ -180,7 +177,7 @@ fn row(EntryNumber(number): EntryNumber, said: Said, recorded: &Recorded) -> Aud
     });
     AuditRow {
         number: Amount(number),
-        at: At::unix_ms(said.at_ms),
+        at: At::unix_ms(said.at_ms.0),
         actor: said.actor,
         means: said.means,
         address: said.address,
@@ -188,7 +185,7 @@ fn row(EntryNumber(number): EntryNumber, said: Said, recorded: &Recorded) -> Aud
         action: said.action,
         target: said.target,
         fields: fields.collect(),
-        revision: RevisionNumber(said.revision),
+        revision: RevisionNumber(said.revision.0),
         hash: hash_text(recorded.hash),
     }
 }
@@ -293,13 +290,17 @@ pub(crate) async fn export(
         before,
     };
     let begin = stream::iter([Ok::<_, Problem>(line(&begin))]);
-    let entries = stream::try_unfold((state, access, turn), async |(state, access, turn)| {
-        let Export::Entries { next, end, before } = state else {
-            return Ok(None);
-        };
-        let (text, state) = chunk(&access, next, end, before).await?;
-        Ok(Some((text, (state, access, turn))))
-    });
+    let entries =
+        stream::try_unfold(
+            (state, access, turn),
+            async |(state, access, turn)| match state {
+                Export::Entries { next, end, before } => {
+                    let (text, state) = chunk(&access, next, end, before).await?;
+                    Ok(Some((text, (state, access, turn))))
+                }
+                Export::Done => Ok(None),
+            },
+        );
     let body = Body::from_stream(stream::StreamExt::chain(begin, entries));
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, body).into_response())

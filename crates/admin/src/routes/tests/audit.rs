@@ -143,7 +143,7 @@ async fn what_changes_no_record_is_noted_and_what_is_done_often_is_counted() {
         .send("POST", "/api/v1/bans", &json!({"nobody": "a"}))
         .await;
     assert!(!failed.status.is_success());
-    let noted = stage.store.noted.lock().clone();
+    let noted = stage.store.trail.notes.lock().clone();
     let actions: Vec<_> = noted
         .iter()
         .map(|note| (&*note.action, &*note.target))
@@ -169,7 +169,7 @@ async fn what_changes_no_record_is_noted_and_what_is_done_often_is_counted() {
         key.as_deref(),
     );
     assert_eq!(stage.ask(refused).await.problem(), "no-right");
-    let counted = stage.store.counted.lock().clone();
+    let counted = stage.store.trail.counted.lock().clone();
     let counted: Vec<_> = counted.iter().map(|of| (&*of.action, &*of.name)).collect();
     assert_eq!(
         counted,

@@ -127,10 +127,9 @@ async fn a_person_chooses_another_password_before_anything_else_and_all_other_se
     let second = session(&stage.ask(login(PASSWORD)).await);
     let get =
         async |session, path: &str| with_session(&stage, "GET", path, &Value::Null, session).await;
-    assert_eq!(
-        get(&second, "/api/v1/bans").await.problem(),
-        "password-change"
-    );
+    let refused = get(&second, "/api/v1/bans").await;
+    assert_eq!(refused.problem(), "no-right");
+    assert_eq!(refused.json()["reason"], "password_change");
     assert_eq!(get(&second, "/api/v1/me").await.json()["must_change"], true);
     let change = async |session, old: &str, new: &str| {
         let body = json!({"old": old, "new": new});

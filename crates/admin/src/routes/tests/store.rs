@@ -18,7 +18,28 @@ use store_state::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Access, Asked, AuditPart, ChangeError, Changing, Made, Often};
+use crate::{Access, Asked, AuditPart, ChangeError, Changing, Made, Often, Trail};
+
+/// What is to be in the audit besides changes.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    pub(super) notes: Mutex<Vec<AuditNote>>,
+    pub(super) counted: Mutex<Vec<Often>>,
+}
+
+impl Trail for Noted {
+    fn node(&self) -> Node {
+        Node(1)
+    }
+
+    fn note(&self, note: AuditNote) {
+        self.notes.lock().push(note);
+    }
+
+    fn count(&self, often: Often) {
+        self.counted.lock().push(often);
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -33,8 +54,7 @@ pub(super) struct Store {
     /// Where changes do not count.
     pub(super) missing: Mutex<Vec<Node>>,
     pub(super) last_by: Mutex<Option<By>>,
-    pub(super) noted: Mutex<Vec<AuditNote>>,
-    pub(super) counted: Mutex<Vec<Often>>,
+    pub(super) trail: Arc<Noted>,
     pub(super) last_expected: Mutex<Option<Expect>>,
 }
 
@@ -76,8 +96,7 @@ impl Default for Store {
             hashed: Mutex::default(),
             missing: Mutex::default(),
             last_by: Mutex::default(),
-            noted: Mutex::default(),
-            counted: Mutex::default(),
+            trail: Arc::default(),
             last_expected: Mutex::default(),
         }
     }
@@ -175,12 +194,8 @@ impl Access for Store {
         })
     }
 
-    fn note(&self, note: AuditNote) {
-        self.noted.lock().push(note);
-    }
-
-    fn count(&self, often: Often) {
-        self.counted.lock().push(often);
+    fn trail(&self) -> Arc<dyn Trail> {
+        Arc::clone(&self.trail) as _
     }
 
     fn hash(&self, password: Zeroizing<String>) -> Asked<Verifier> {
