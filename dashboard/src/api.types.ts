@@ -250,14 +250,14 @@ export interface Post {
   "/keys": { answer: AccessEffects | KeyMade; body: NewKey };
   "/keys/{id}/rotate": { answer: KeyMade; body: Rotation };
   "/login": { answer: Me; body: Credentials };
-  "/login/first": { answer: Me; body: FirstAdministrator };
+  "/login-first": { answer: Me; body: FirstAdministrator };
   "/logout": { answer: null; body: null };
   "/lookup": { answer: Client; body: Lookup };
   "/match": { answer: Match; body: MatchRequest };
-  "/me/password": { answer: Me; body: OwnPassword };
   "/nodes/{node}/drain": { answer: NodeChange; body: ChangeBody };
   "/nodes/{node}/evict": { answer: NodeChange; body: EvictBody };
   "/nodes/{node}/leave": { answer: NodeChange; body: ChangeBody };
+  "/own-password": { answer: Me; body: OwnPassword };
   "/people": { answer: AccessEffects | PersonMade; body: NewPerson };
   "/publish": { answer: PublishedMessage; body: NewMessage };
   "/publish/bulk": { answer: (BulkResult)[]; body: Bulk };

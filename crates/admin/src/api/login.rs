@@ -28,7 +28,7 @@ pub struct Me {
     /// Whether it may read the audit, whatever the role.
     #[serde(default)]
     pub audits: bool,
-    /// Another password has to be chosen before anything else: `POST /me/password`.
+    /// Another password has to be chosen before anything else: `POST /own-password`.
     #[serde(default)]
     pub must_change: bool,
     /// What requests of this session that are no `GET` show as `X-CSRF-Token`.

@@ -25,7 +25,7 @@ use crate::serve::Peer;
 use crate::trail::Often;
 
 /// What somebody may do who has to choose another password.
-const OF_EVERYBODY: [&str; 3] = ["/api/v1/me", "/api/v1/me/password", "/api/v1/logout"];
+const OF_EVERYBODY: [&str; 3] = ["/api/v1/me", "/api/v1/own-password", "/api/v1/logout"];
 
 /// What browsers say of the page that a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -478,7 +478,7 @@ pub(crate) async fn authorize(
         return refuse(gate.rights(), &caller, needed).into_response();
     }
     if caller.must_change && !OF_EVERYBODY.contains(&request.uri().path()) {
-        let why = "another password has to be chosen first: POST /api/v1/me/password";
+        let why = "another password has to be chosen first: POST /api/v1/own-password";
         return Problem::new(Kind::NoRight, why)
             .with("reason", "password_change")
             .into_response();

@@ -134,7 +134,8 @@ pub(super) async fn logout(
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, gone)]).into_response())
 }
 
-/// For the folder that the API stands in, also behind a proxy with a prefix.
+/// For the folder that the API stands in, also behind a proxy with a prefix: browsers keep a cookie for the folder of the path that sets it, so such
+/// a path has no folder below `/api/v1`.
 fn cookie(token: &str, is_secure: bool) -> HeaderValue {
     let secure = if is_secure { "; Secure" } else { "" };
     let text = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict{secure}");
@@ -158,7 +159,7 @@ pub(super) async fn methods(
 
 /// Makes the first administrator of a cluster where nobody can change anything yet, and begins a session. The code is in the log of the asked node
 /// since its start, and good for nothing afterwards.
-#[utoipa::path(post, path = "/api/v1/login/first", operation_id = "make_first_administrator", tag = "login", request_body = FirstAdministrator, responses((status = 200, description = "The user and the role; the session is the cookie `hmq_session`", body = Me)))]
+#[utoipa::path(post, path = "/api/v1/login-first", operation_id = "make_first_administrator", tag = "login", request_body = FirstAdministrator, responses((status = 200, description = "The user and the role; the session is the cookie `hmq_session`", body = Me)))]
 pub(super) async fn first(
     _turn: LoginTurn,
     place: Place,
@@ -240,7 +241,7 @@ fn refused(why: &Reason) -> Problem {
 }
 
 /// Gives who has logged in another password, and begins another session: all others of the person end. Wrong old passwords count as failed logins.
-#[utoipa::path(post, path = "/api/v1/me/password", operation_id = "set_own_password", tag = "login", request_body = OwnPassword, responses((status = 200, description = "The user and the role; the session is the cookie `hmq_session`", body = Me)))]
+#[utoipa::path(post, path = "/api/v1/own-password", operation_id = "set_own_password", tag = "login", request_body = OwnPassword, responses((status = 200, description = "The user and the role; the session is the cookie `hmq_session`", body = Me)))]
 pub(super) async fn password(
     turn: LoginTurn,
     place: Place,

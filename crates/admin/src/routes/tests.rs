@@ -216,7 +216,7 @@ async fn each_operation_needs_the_role_that_the_document_says() {
     *stage.store.is_idle.lock() = true;
     for (method, path, needed) in operations() {
         // Keys have no password.
-        if path == "/api/v1/me/password" {
+        if path == "/api/v1/own-password" {
             continue;
         }
         let body = body_of(&path);

@@ -231,7 +231,7 @@ fn first(node: &HttpPort, name: &str, stdin: bool) -> Result<(), Failure> {
     let body = json!({"code": *code, "user": name, "password": *password});
     node.send(&Sent {
         body: Some(&body),
-        ..Sent::of("POST", "/api/v1/login/first")
+        ..Sent::of("POST", "/api/v1/login-first")
     })?;
     print(&format!("{} is an administrator\n", shown(name)))
 }

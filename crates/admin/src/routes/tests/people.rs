@@ -63,7 +63,7 @@ async fn the_first_administrator_is_made_by_the_code_once() {
     let code = stage.rights.first_code().unwrap().to_owned();
     let asked = |code: &str, password: &str| {
         let body = json!({"code": code, "user": "anna2", "password": password});
-        post("/api/v1/login/first", &body)
+        post("/api/v1/login-first", &body)
     };
     let wrong = stage.ask(asked("AAAAA-AAAAA-AAAAA-AAAAA", PASSWORD)).await;
     assert_eq!(wrong.problem(), "login-failed");
@@ -101,6 +101,22 @@ async fn the_first_administrator_is_made_by_the_code_once() {
     );
 }
 
+/// A browser keeps a cookie for the folder of the path that sets it.
+#[test]
+fn a_session_is_for_all_paths_of_the_api() {
+    let document = serde_json::to_value(document()).unwrap();
+    let mut begin = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let said = item["post"]["responses"]["200"]["description"].as_str();
+        if said.is_some_and(|said| said.contains("cookie")) {
+            let name = path.strip_prefix("/api/v1/").unwrap();
+            assert!(!name.contains('/'), "{path}");
+            begin.push(name);
+        }
+    }
+    assert_eq!(begin, ["login", "login-first", "own-password"]);
+}
+
 #[tokio::test]
 async fn nobody_is_first_where_a_file_knows_an_administrator() {
     let stage = Stage::new(Fake::default());
@@ -133,7 +149,7 @@ async fn a_person_chooses_another_password_before_anything_else_and_all_other_se
     assert_eq!(get(&second, "/api/v1/me").await.json()["must_change"], true);
     let change = async |session, old: &str, new: &str| {
         let body = json!({"old": old, "new": new});
-        with_session(&stage, "POST", "/api/v1/me/password", &body, session).await
+        with_session(&stage, "POST", "/api/v1/own-password", &body, session).await
     };
     let other = "another long password";
     assert_eq!(
