@@ -56,8 +56,22 @@ export function remove<Path extends keyof Delete>(path: Path, query?: Query, par
   return ask("DELETE", fill(path, query, parts));
 }
 
-/** Looks again who is signed in, and says whether that is who was before. The session sets it. */
-export const whoAsks = { lookAgain: async (): Promise<boolean> => false };
+/**
+ * What the session does: `lookAgain` looks who is signed in, and says whether that is who was before; `hasToChange` hears that another
+ * password has to be chosen before anything else.
+ */
+export const whoAsks = { lookAgain: async (): Promise<boolean> => false, hasToChange: () => {} };
+
+/** Requests under way that begin a session. Each ends the session of before, so other requests may meanwhile be refused. */
+let beginning = 0;
+export async function sessionBegins<Answer>(request: () => Promise<Answer>): Promise<Answer> {
+  beginning++;
+  try {
+    return await request();
+  } finally {
+    beginning--;
+  }
+}
 
 export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal): Promise<Answer> {
   return (await send<Answer>(method, path, { body, abort })).answer;
@@ -71,10 +85,12 @@ interface Sent {
 
 /** The same with headers, and with those of the answer. */
 export async function send<Answer>(method: string, path: string, { body, abort, headers: more }: Sent = {}, again = true): Promise<{ answer: Answer; headers: Headers }> {
-  if (method !== "GET" && path !== "/login") await whoIsKnown;
+  const isLogin = path.startsWith("/login");
+  if (method !== "GET" && !isLogin) await whoIsKnown;
+  const token = csrfToken.value;
   const headers: Record<string, string> = { Accept: "application/json", ...more };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method !== "GET" && csrfToken.value) headers["X-CSRF-Token"] = csrfToken.value;
+  if (method !== "GET" && token) headers["X-CSRF-Token"] = token;
   let answer: Response;
   try {
     const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", signal: abort ? AbortSignal.any([abort, AbortSignal.timeout(10_000)]) : AbortSignal.timeout(10_000) };
@@ -94,7 +110,10 @@ export async function send<Answer>(method: string, path: string, { body, abort, 
     // Somebody else may have: what was asked for is not done in another name.
     if (await whoAsks.lookAgain()) return send(method, path, { body, abort, ...(more ? { headers: more } : {}) }, false);
   }
-  if (answer.status === 401 && path !== "/login") rejected.value++;
+  if (problem.type.endsWith(":password-change")) whoAsks.hasToChange();
+  // A wrong password ends no session, and a refusal of the session of before says nothing of the one that has begun since.
+  const isOfNow = beginning === 0 && token === csrfToken.value && !problem.type.endsWith(":login-failed");
+  if (answer.status === 401 && !isLogin && isOfNow) rejected.value++;
   throw new ApiError(problem);
 }
 

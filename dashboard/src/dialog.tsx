@@ -21,8 +21,10 @@ export function Dialog({ title, close, children }: DialogProps) {
     // What is below an open dialog takes no focus.
     return () => { element.close(); before?.focus(); };
   }, []);
+  // Browsers close a dialog at the second Esc, whatever the page says to it.
   return (
-    <dialog ref={dialog} aria-label={title} onCancel={(event) => { event.preventDefault(); close(); }}>
+    <dialog ref={dialog} aria-label={title} onCancel={(event) => { event.preventDefault(); close(); }}
+      onClose={() => { if (dialog.current?.isConnected && !dialog.current.open) dialog.current.showModal(); }}>
       <h2>{title}</h2>
       {children}
     </dialog>

@@ -11,6 +11,7 @@ import { Groups } from "./pages/groups";
 import { Listeners } from "./pages/listeners";
 import { Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
+import { PeoplePage } from "./pages/people";
 import { Queues } from "./pages/queues";
 import { Retained } from "./pages/retained";
 import { Settings } from "./pages/settings";
@@ -45,6 +46,7 @@ export const pages: PageEntry[] = [
   { page: "retained", title: "Retained", group: "Messages", show: Retained, key: "r" },
   { page: "access", title: "Users and rules", group: "Access", show: AccessPage, key: "u" },
   { page: "user", title: "User", group: "Access", show: UserPage, within: "access" },
+  { page: "people", title: "People & keys", group: "Access", show: PeoplePage, key: "p" },
   { page: "nodes", title: "Nodes", group: "Cluster", show: Nodes, key: "n" },
   { page: "shards", title: "Shards", group: "Cluster", show: Shards, key: "h" },
   { page: "listeners", title: "Listeners", group: "Cluster", show: Listeners },

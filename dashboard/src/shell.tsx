@@ -1,19 +1,19 @@
 // What stands around every page: menu, search, who is signed in, help.
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
-import { problemOf, usedAt, type Problem } from "./api";
+import { usedAt } from "./api";
 import { clusterNow, offsetMs, second, showTime } from "./clock";
 import { Dialog } from "./dialog";
 import { ending } from "./ending";
 import { visible } from "./format";
 import { again, helpOpen } from "./keys";
-import { Empty, Failed, Head } from "./notices";
+import { Empty, Head } from "./notices";
 import { pageOf, pages } from "./pages";
 import { paused } from "./poll";
 import { keysOn, theme, zone, type Theme } from "./preferences";
 import { link, route } from "./route";
 import { Search } from "./search";
-import { lookWhoIsSignedIn, me, signIn, signOut, signedOut } from "./session";
+import { lookWhoIsSignedIn, me, signOut, signedOut } from "./session";
+import { Account, FirstBanner, MustChange, SignIn, accountOpen, askToSignIn } from "./signin";
 
 const menuOpen = signal(false);
 const groups = ["Now", "Clients", "Messages", "Access", "Cluster"] as const;
@@ -51,10 +51,10 @@ export function Shell() {
           );
         })}
       </nav>
-      <main id="main" tabIndex={-1} key={identity}><Ending />{entry ? <entry.show /> : <NotFound />}</main>
+      <main id="main" tabIndex={-1} key={identity}><Ending /><FirstBanner />{entry ? <entry.show /> : <NotFound />}</main>
       <div class="said" role="status">{paused.value ? "Live figures are paused." : ""}</div>
       {helpOpen.value && <Help />}
-      {signedOut.value && <SignIn />}
+      {signedOut.value ? <SignIn /> : me.value?.must_change ? <MustChange /> : accountOpen.value && <Account />}
     </>
   );
 }
@@ -82,53 +82,17 @@ function NotFound() {
 function Who() {
   const who = me.value;
   if (!who) return <span class="who" />;
+  const name = who.user ?? who.key ?? "not signed in";
+  const says = <>{visible(name)} <span class="soft">{who.role}</span></>;
   return (
     <span class="who">
-      <span class="who-name" title={`${who.user ?? who.key ?? "not signed in"}, ${who.role}`}>{who.user ?? who.key ?? "not signed in"} <span class="soft">{who.role}</span></span>
-      {who.user ? <button type="button" class="quiet" onClick={() => void signOut()}>Sign out</button> : <button type="button" class="quiet" onClick={() => (signedOut.value = true)}>Sign in</button>}
+      {who.user
+        ? <button type="button" class="quiet who-name" title={`${visible(name)}, ${who.role}: session and password`} aria-haspopup="dialog" onClick={() => (accountOpen.value = true)}>{says}</button>
+        : <span class="who-name" title={`${visible(name)}, ${who.role}`}>{says}</span>}
+      {who.user ? <button type="button" class="quiet" onClick={() => void signOut()}>Sign out</button> : <button type="button" class="quiet" onClick={() => askToSignIn()}>Sign in</button>}
     </span>
   );
 }
-
-function SignIn() {
-  const [user, setUser] = useState("");
-  const [password, setPassword] = useState("");
-  const [problem, setProblem] = useState<Problem | null>(null);
-  const [asking, setAsking] = useState(false);
-  async function submit(event: Event) {
-    event.preventDefault();
-    setAsking(true);
-    try {
-      await signIn(user, password);
-    } catch (error) {
-      setProblem(problemOf(error));
-    }
-    setAsking(false);
-  }
-  return (
-    <Dialog title="Sign in" close={() => { if (me.value) signedOut.value = false; }}>
-      <form onSubmit={submit}>
-        <label class="field">User<input autocomplete="username" value={user} onInput={(event) => setUser(event.currentTarget.value)} /></label>
-        <label class="field">Password<input type="password" autocomplete="current-password" value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></label>
-        {problem && <Failed problem={problem} />}
-        {problem?.detail.includes("http.userFile") && <FirstUser />}
-        <div class="buttons">
-          {me.value && <button type="button" onClick={() => (signedOut.value = false)}>Cancel</button>}
-          <button type="submit" class="primary" disabled={asking || user === "" || password === ""}>Sign in</button>
-        </div>
-      </form>
-    </Dialog>
-  );
-}
-
-/** Where no file of people is configured, nobody can sign in. */
-const FirstUser = () => (
-  <div class="panel">
-    <p>To create the first user, run on the machine of the broker, and restart it:</p>
-    <p><code>heraldmq passwd people anna</code></p>
-    <p><code>heraldmq serve --set http.userFile=people --set http.administrators=anna</code></p>
-  </div>
-);
 
 const close = () => (helpOpen.value = false);
 

@@ -1,11 +1,12 @@
 // Users, groups and rules in a browser, on a broker that nobody has used; real clients prove what they change.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import mqtt from "mqtt";
 import type { Browser, BrowserContext, Page } from "playwright-core";
+// @ts-expect-error: plain JavaScript
+import { nothingIsFound } from "../dev/axe.mjs";
 // @ts-expect-error: plain JavaScript
 import { open, watch } from "../dev/browser.mjs";
 // @ts-expect-error: plain JavaScript
@@ -14,7 +15,6 @@ import { password, startCluster } from "../dev/cluster.mjs";
 import { problemBody, serve } from "../dev/serve.mjs";
 import { link } from "../src/route-text";
 
-const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
 const roles = ["viewer", "administrator"] as const;
 type Role = (typeof roles)[number];
 let cluster: any, server: any, browser: Browser;
@@ -347,23 +347,6 @@ test("a hostile name is text, and one segment of a path", async () => {
   });
 });
 
-/** What axe finds on the page as it is. */
-const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
-  .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message).join()).slice(0, 3).join(" | ")))`);
-
-async function nothingIsFound(page: Page, what: string) {
-  for (const width of [1280, 390]) {
-    await page.setViewportSize({ width, height: 800 });
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme });
-      assert.deepEqual(await found(page), [], `${what}, ${width} ${colorScheme}`);
-    }
-    const wider = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
-    assert.equal(wider, 0, `${what} scrolls sideways at ${width}`);
-  }
-  await page.setViewportSize({ width: 1280, height: 800 });
-}
-
 for (const [hash, shown, buttons] of [
   ["access", "main tbody tr", ["Add a user…", "Disable…"]], ["access?group=nobody", ".empty", []], ["access?tab=groups", "main tbody tr", ["Add a group…", "Change…", "Remove…"]],
   ["access?tab=rules", "main textarea", ["Change…"]], ["user?id=ann", ".facts", ["Change…", "Disable…", "Password…", "Remove…"]], ["user?id=nobody", ".answer >> text=There is no user", []],
@@ -383,3 +366,24 @@ for (const [hash, shown, buttons] of [
       await closed(page);
     }
   }));
+
+test("people of a file are listed, and changed there", async () => {
+  await at("#/people", async (page) => {
+    await page.locator(".answer", { hasText: "3 people, 0 keys; 1 can change everything." }).waitFor();
+    const row = page.locator("main tbody tr", { hasText: "viewer" }).first();
+    for (const button of ["Change…", "Password…", "Disable…", "Remove…"]) {
+      const one = row.locator("button", { hasText: button });
+      assert.equal(await one.isDisabled(), true);
+      assert.match((await one.getAttribute("title"))!, /http\.userFile .*: change it there/);
+    }
+    await page.click("header button.who-name");
+    await page.locator("dialog", { hasText: "heraldmq passwd FILE administrator" }).waitFor();
+  });
+  await at("#/people", async (page) => {
+    await page.locator(".answer", { hasText: "Only administrators see who may look at this cluster and change it; you are a viewer." }).waitFor();
+    await page.click("header button.who-name");
+    for (const [label, text] of [["Old password", password("viewer")], ["New password", "a long password"], ["The same again", "a long password"]] as const) await field(page, label).fill(text);
+    await deed(page).click();
+    await page.locator("dialog", { hasText: "heraldmq passwd FILE viewer" }).waitFor();
+  }, "viewer");
+});

@@ -68,6 +68,8 @@ interface ChangeProps {
   what: string;
   /** What the change does to a record that exists, if "replaces the user" is not the word. */
   does?: string;
+  /** Whether it can disconnect clients; `true` if it is not given. */
+  clients?: boolean;
   /** `null`: something is missing in the form. */
   plan: Plan | null;
   command: string;
@@ -84,7 +86,7 @@ interface ChangeProps {
   children?: ComponentChildren;
 }
 
-export function Change({ title, deed, what, does, plan, command, hint, danger, says, done, close, reread, onDryRun, children }: ChangeProps) {
+export function Change({ title, deed, what, does, clients = true, plan, command, hint, danger, says, done, close, reread, onDryRun, children }: ChangeProps) {
   const dry = useDryRun(plan);
   const [failed, setFailed] = useState<Problem | null>(null);
   const [unread, setUnread] = useState<Problem | null>(null);
@@ -112,7 +114,7 @@ export function Change({ title, deed, what, does, plan, command, hint, danger, s
       throw error;
     }
   }
-  const ends = dry.effects !== null && dry.effects.clients_ended !== 0;
+  const ends = clients && dry.effects !== null && dry.effects.clients_ended !== 0;
   return (
     <Confirm key={reads} title={title} deed={deed} danger={danger || ends} disabled={dry.effects === null || dry.effects.would === "keep"} act={act} close={close}>
       {children}
@@ -123,7 +125,7 @@ export function Change({ title, deed, what, does, plan, command, hint, danger, s
         </div>
       )}
       {unread && <Failed problem={unread} />}
-      <WhatItDoes plan={plan} dry={dry} what={what} does={does} />
+      <WhatItDoes plan={plan} dry={dry} what={what} does={does} clients={clients} />
       <AsCommand command={command} hint={hint} />
     </Confirm>
   );
@@ -138,14 +140,14 @@ export function useFirst() {
   return first;
 }
 
-export function WhatItDoes({ plan, dry, what, does }: { plan: Plan | null; dry: DryRun; what: string; does?: string | undefined }) {
+export function WhatItDoes({ plan, dry, what, does, clients = true }: { plan: Plan | null; dry: DryRun; what: string; does?: string | undefined; clients?: boolean }) {
   // They stand at their lines already.
   const mistakes = mistakesOf(dry.problem).length;
   return (
     <>
       {dry.problem && mistakes === 0 && <Failed problem={dry.problem} again={isRetried(dry.problem) ? dry.again : undefined} />}
       <p class="what-it-does" role="status">
-        {dry.effects ? <strong>{effectsSay(dry.effects, what, does)}</strong> : mistakes > 0 ? `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.` : dry.problem ? (isRetried(dry.problem) ? "What this would do is not known." : "The broker would refuse this change.") : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
+        {dry.effects ? <strong>{effectsSay(dry.effects, what, does, clients)}</strong> : mistakes > 0 ? `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.` : dry.problem ? (isRetried(dry.problem) ? "What this would do is not known." : "The broker would refuse this change.") : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
       </p>
     </>
   );
@@ -153,8 +155,8 @@ export function WhatItDoes({ plan, dry, what, does }: { plan: Plan | null; dry: 
 
 const longest = 2000;
 
-function AsCommand({ command, hint }: { command: string; hint?: string | undefined }) {
-  if (command.length > longest) return <p class="soft small">The command is too long to show; <code>heraldmq user --help</code> has its options.</p>;
+export function AsCommand({ command, hint }: { command: string; hint?: string | undefined }) {
+  if (command.length > longest) return <p class="soft small">The command is too long to show; <code>{command.split(" ").slice(0, 2).join(" ")} --help</code> has its options.</p>;
   return (
     <div class="command-line">
       <span class="soft small">The same as a command{hint && `; ${hint}`}:</span>
@@ -180,13 +182,21 @@ export function Copy({ text, onCopied }: { text: string; onCopied?(): void }) {
   return <button type="button" onClick={() => void copy()}>{says}</button>;
 }
 
-/** A secret that the broker has made: this is the only time that anybody sees it. */
-export function Secret({ name, secret, close }: { name: string; secret: string; close(): void }) {
+/** What the broker has made, such as a secret: this is the only time that anybody sees it. */
+export function ShownOnce({ title, secret, close, children }: { title: string; secret: string; close(): void; children: ComponentChildren }) {
   return (
-    <Dialog title={`The secret of ${visible(name).slice(0, 60)}`} close={close}>
-      <p>The client sends it as its MQTT password. It is not shown again: the broker keeps only its SHA-256. If it is lost, generate another one.</p>
+    <Dialog title={title} close={close}>
+      {children}
       <div class="command-line"><code data-secret>{secret}</code><Copy text={secret} /></div>
       <div class="buttons"><button type="button" onClick={close}>Close</button></div>
     </Dialog>
+  );
+}
+
+export function Secret({ name, secret, close }: { name: string; secret: string; close(): void }) {
+  return (
+    <ShownOnce title={`The secret of ${visible(name).slice(0, 60)}`} secret={secret} close={close}>
+      <p>The client sends it as its MQTT password. It is not shown again: the broker keeps only its SHA-256. If it is lost, generate another one.</p>
+    </ShownOnce>
   );
 }

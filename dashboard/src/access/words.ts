@@ -14,13 +14,13 @@ export function standing({ users, groups, standing: is, stale_s: stale }: Access
 
 const capital = (text: string) => text.slice(0, 1).toUpperCase() + text.slice(1);
 
-/** What a dry run says. `deed`: what the change does to a record that exists, such as "disables the user". */
-export function effectsSay({ would, clients_ended: ended, at_least: least }: AccessEffects, what: string, deed = `replaces the ${what}`): string {
+/** What a dry run says. `deed`: what the change does to a record that exists, such as "disables the user"; `ofClients`: whether it can disconnect any. */
+export function effectsSay({ would, clients_ended: ended, at_least: least }: AccessEffects, what: string, deed = `replaces the ${what}`, ofClients = true): string {
   const clients = ended == null ? "the number of clients that are disconnected is not known, because a node did not answer"
     : ended === 0 ? "no client is disconnected" : `${least ? "at least " : ""}${plural(ended, "client is", "clients are")} disconnected`;
-  if (would === "keep") return `Changes nothing: the ${what} is like this already${ended === 0 ? "" : `; ${clients}`}.`;
+  if (would === "keep") return `Changes nothing: the ${what} is like this already${ended === 0 || !ofClients ? "" : `; ${clients}`}.`;
   const does = would === "create" ? `adds the ${what}` : would === "remove" ? `removes the ${what}` : deed;
-  return `${capital(does)}; ${clients}.`;
+  return ofClients ? `${capital(does)}; ${clients}.` : `${capital(does)}.`;
 }
 
 /** What can be said of a user, without what its password is. */
