@@ -110,7 +110,7 @@ export async function send<Answer>(method: string, path: string, { body, abort, 
     // Somebody else may have: what was asked for is not done in another name.
     if (await whoAsks.lookAgain()) return send(method, path, { body, abort, ...(more ? { headers: more } : {}) }, false);
   }
-  if (problem.type.endsWith(":password-change")) whoAsks.hasToChange();
+  if (problem["reason"] === "password_change") whoAsks.hasToChange();
   // A wrong password ends no session, and a refusal of the session of before says nothing of the one that has begun since.
   const isOfNow = beginning === 0 && token === csrfToken.value && !problem.type.endsWith(":login-failed");
   if (answer.status === 401 && !isLogin && isOfNow) rejected.value++;

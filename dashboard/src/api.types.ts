@@ -21,6 +21,9 @@ export type ActionResult = { client_id: string; done: Gone | null; emptied: Queu
 export type Alarm = { detail: string; name: string; node: NodeId; node_name: string; since: At | null; subject: string; until: At | null };
 export type Amount = number;
 export type At = string;
+export type AuditField = { after: string | null; before: string | null; name: string };
+export type AuditHead = { first: Amount; head: string; next: Amount };
+export type AuditRow = { action: string; actor: string; address: string | null; at: At; fields: (AuditField)[]; hash: string; means: string; node: string; number: Amount; revision: RevisionNumber; target: string };
 export type Ban = { address: string | null; client: string | null; created: At; expires: At | null; id: number; reason: string; user: string | null };
 export type BigNumber = string;
 export type Bulk = { messages: (NewMessage)[] };
@@ -106,6 +109,7 @@ export type OwnPassword = { new: string; old: string };
 export type Page_AccessGroup = { items: ({ class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_AccessUser = { items: ({ class: string | null; client_ids: string | null; enabled: boolean; ends_at: At | null; groups: (string)[]; name: string; note: string; proofs: (Proof)[]; revision: RevisionNumber; rules: (string)[]; superuser: boolean })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_Alarm = { items: ({ detail: string; name: string; node: NodeId; node_name: string; since: At | null; subject: string; until: At | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_AuditRow = { items: ({ action: string; actor: string; address: string | null; at: At; fields: (AuditField)[]; hash: string; means: string; node: string; number: Amount; revision: RevisionNumber; target: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_Ban = { items: ({ address: string | null; client: string | null; created: At; expires: At | null; id: number; reason: string; user: string | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_BusyClient = { items: (BusyRates & { client_id: string; delay_max_ms: number | null; delay_mean_ms: number | null; node: NodeId; node_name: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_BusyTopic = { items: (BusyRates & { topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -183,6 +187,9 @@ export type Would = "create" | "replace" | "remove" | "keep";
 
 export interface Get {
   "/alarms": { answer: Page_Alarm; body: null };
+  "/audit": { answer: Page_AuditRow; body: null };
+  "/audit/export": { answer: string; body: null };
+  "/audit/head": { answer: AuditHead; body: null };
   "/backpressure": { answer: Page_HolderRow; body: null };
   "/bans": { answer: Page_Ban; body: null };
   "/clients": { answer: Page_ClientRow; body: null };

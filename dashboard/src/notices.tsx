@@ -85,7 +85,7 @@ export function Partial({ missing, again }: { missing: Missing[]; again?: () => 
 
 export function Failed({ problem, again }: { problem: Problem; again?: (() => void) | undefined }) {
   // The dialogs for signing in, and for another password, say it.
-  if ((problem.status === 401 && !problem.type.endsWith(":login-failed")) || problem.type.endsWith(":password-change")) return null;
+  if ((problem.status === 401 && !problem.type.endsWith(":login-failed")) || problem["reason"] === "password_change") return null;
   return (
     <div class="notice bad" role="alert">
       <span class="notice-text">

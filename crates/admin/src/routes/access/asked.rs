@@ -214,7 +214,7 @@ impl Asked {
             .map_err(|invalid| refuse(Reason::Invalid(invalid)))?;
         if self.is_dry_run {
             let view = self.access.view();
-            judge(&view, &change).map_err(refuse)?;
+            judge(&view, self.by.means, &change).map_err(refuse)?;
             let ended = ended(&self.broker, &view, &change.put).await;
             let answer = AccessEffects {
                 would: would(&view, &change.put),

@@ -2,13 +2,13 @@
 //!
 //! Deliberately absent: bounds of all lines and bytes together, which only the store counts.
 
-use control::{Bounds, Change, Expect, Put, Reason, Revision, RuleList};
+use control::{Bounds, Change, Expect, Means, Put, Reason, Revision, RuleList};
 use control_view::View;
 
 use crate::api::Would;
 
-/// Whether the store would make a change.
-pub(super) fn judge(view: &View, change: &Change) -> Result<(), Reason> {
+/// Whether the store would make a change that somebody asks for who has shown this.
+pub(super) fn judge(view: &View, means: Means, change: &Change) -> Result<(), Reason> {
     let groups = view.groups();
     let is_known = |names: &[Box<str>]| match names.iter().find(|name| !groups.contains_key(*name))
     {
@@ -26,6 +26,9 @@ pub(super) fn judge(view: &View, change: &Change) -> Result<(), Reason> {
         Put::Key(id, _) => view.key(*id).map(|key| key.revision),
     };
     meets(change.expect, found)?;
+    if !means.is_of_files() && view.is_administered() && !stays_administered(view, &change.put) {
+        return Err(Reason::LastAdministrator);
+    }
     let bounds = Bounds::FIXED;
     match &change.put {
         Put::User(_, Some(user)) => {
@@ -44,6 +47,27 @@ pub(super) fn judge(view: &View, change: &Change) -> Result<(), Reason> {
         Put::Key(_, Some(_)) => is_full(found, view.keys().len(), bounds.keys, "keys"),
         Put::User(_, None) | Put::Rules(_) | Put::Person(_, None) | Put::Key(_, None) => Ok(()),
     }
+}
+
+/// Whether somebody in the store could still change everything after a change.
+fn stays_administered(view: &View, put: &Put) -> bool {
+    let (people, keys) = (view.people(), view.keys());
+    let (person, key, after) = match put {
+        Put::Person(name, after) => {
+            let after = after.as_ref().is_some_and(|after| after.administers());
+            (Some(name), None, after)
+        }
+        Put::Key(id, after) => {
+            let after = after.as_ref().is_some_and(|after| after.administers());
+            (None, Some(id), after)
+        }
+        Put::User(..) | Put::Group(..) | Put::Rules(_) => return true,
+    };
+    let mut people = people.iter().filter(|(name, _)| Some(*name) != person);
+    let mut keys = keys.iter().filter(|(id, _)| Some(*id) != key);
+    after
+        || people.any(|(_, person)| person.record.administers())
+        || keys.any(|(_, key)| key.record.administers())
 }
 
 /// That there is a place for a record, which is there already if it has a revision.

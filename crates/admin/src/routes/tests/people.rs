@@ -86,7 +86,10 @@ async fn the_first_administrator_is_made_by_the_code_once() {
     assert_eq!(stage.rights.first_code(), None);
     let again = stage.ask(asked(&code, PASSWORD)).await;
     assert_eq!(again.problem(), "login-failed");
-    // The last administrator stays.
+    // The last administrator stays, and a dry run says so.
+    let path = "/api/v1/people/anna2?dry_run=true";
+    let gone = with_session(&stage, "DELETE", path, &Value::Null, &session).await;
+    assert_eq!(gone.json()["reason"], "last_administrator", "{}", gone.text);
     let gone = with_session(
         &stage,
         "DELETE",
