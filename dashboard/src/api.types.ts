@@ -3,7 +3,7 @@
 export type AccessEffects = { at_least: boolean; clients_ended: Amount | null; would: Would };
 export type AccessGroup = { class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] };
 export type AccessImported = { changed: Amount; created: Amount; kept: Amount; plan: (AccessPlanned)[] | null; removed: Amount; revision: RevisionNumber };
-export type AccessKind = "user" | "group" | "rules";
+export type AccessKind = "user" | "group" | "rules" | "person" | "key";
 export type AccessPlanned = { kind: AccessKind; name: string; would: Would };
 export type AccessRules = { lines: (string)[]; revision: RevisionNumber };
 export type AccessStanding = "unused" | "unconfirmed" | "confirmed";

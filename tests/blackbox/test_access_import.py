@@ -1,16 +1,21 @@
-"""Users, groups and rules as a document: export and import, by HTTP and by command."""
+"""Users, groups, rules, people and keys as a document: export and import, by HTTP and by command; and what other brokers keep."""
 
+import csv
 import hashlib
 import http.client
 import json
+import pathlib
 
 import pytest
 import yaml
 
+from harness import raw
 from harness.broker import BASE, Broker, run
+from harness.people import Browser
 from harness.wait import DEADLINE_S
-from test_access_users import Api
+from test_access_users import BAD_CREDENTIALS, Api, granted, refused
 
+FILES = pathlib.Path(__file__).resolve().parents[2] / "crates/control-document/tests/files"
 HEAD = {"format": "heraldmq/control/v1"}
 
 
@@ -73,8 +78,8 @@ def test_an_export_gives_the_same_records_again(api, name, tmp_path):
     text = api.command("control", "export", "--with-secrets")
     assert export(api)[:2] == (200, text)
     (tmp_path / "backup.yml").write_text(text)
-    assert sorted(yaml.safe_load(text)) == ["format", "groups", "rules", "users"]
-    (tmp_path / "nothing.yml").write_text(json.dumps({**HEAD, "rules": []}))
+    assert sorted(yaml.safe_load(text)) == ["format", "groups", "keys", "people", "rules", "users"]
+    (tmp_path / "nothing.yml").write_text(json.dumps({**HEAD, "rules": [], "users": [], "groups": []}))
     done = api.command("control", "import", tmp_path / "nothing.yml", "--replace", "--yes")
     assert "- user ann\n" in done and "created: 0, changed: 1, removed: 4, kept: 0" in done
     assert [api.done("GET", path)["items"] for path in ("/users", "/groups")] == [[], []]
@@ -93,6 +98,7 @@ def test_a_document_without_secrets_keeps_them(api, name):
     fill(api)
     status, text, _ = export(api, api.viewer, "")
     document = yaml.safe_load(text)
+    assert sorted(document) == ["format", "groups", "rules", "users"], "people and keys are for administrators"
     assert status == 200 and not any("hashes" in user or "secrets" in user for user in document["users"])
     document["users"][1]["note"] = "changed"
     status, said = send(api, document, "?mode=replace", kind="application/json")
@@ -107,7 +113,8 @@ def test_a_document_without_secrets_keeps_them(api, name):
 def test_a_dry_run_changes_nothing(api, tmp_path):
     fill(api)
     before = export(api)
-    document = {**HEAD, "users": [{"name": "ann", "note": "x"}, {"name": "ben", "secrets": [secret_of("b")]}]}
+    document = {**HEAD, "groups": [], "users": [{"name": "ann", "note": "x"}, {"name": "ben", "secrets": [secret_of("b")]}]}
+    document["users"][0]["groups"] = []
     status, said = send(api, document, "?dry_run=true&mode=replace")
     assert (status, counts(said)) == (200, (1, 1, 3, 0))
     assert said["plan"] == [
@@ -180,6 +187,8 @@ def test_removals_come_behind_those_who_name_them(api):
     assert (status, counts(said)) == (200, (2, 0, 0, 0))
     assert api.done("GET", "/groups/a")["includes"] == ["b"]
     status, said = send(api, HEAD, "?mode=replace")
+    assert (status, counts(said)) == (200, (0, 0, 0, 0)), "sections that are missing leave their records"
+    status, said = send(api, {**HEAD, "users": [], "groups": []}, "?mode=replace")
     assert (status, counts(said)) == (200, (0, 0, 3, 0))
     assert api.done("GET", "/rules")["lines"] != [], "a document that says nothing of the rules leaves them"
 
@@ -198,3 +207,179 @@ def test_three_thousand_users_come_in_parts(api, name, tmp_path):
     assert len(api.command("control", "import", file, "--verbose", "--replace").splitlines()) == 1
     with api.broker.client(name, username="u2999", password=b"2999"):
         pass
+
+
+def import_of(broker, key_file, *args):
+    """Output and errors of `control import`, which must succeed."""
+    env = {"HERALDMQ_URL": f"http://127.0.0.1:{broker.http_port}", "HERALDMQ_KEY_FILE": str(key_file)}
+    done = run("control", "import", *args, env=env)
+    assert done.returncode == 0, (args, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+@pytest.fixture()
+def open_api(tmp_path):
+    """A broker that lets in clients without a user."""
+    keys, key = tmp_path / "keys.json", tmp_path / "key"
+    key.write_text(run("api-key", "add", keys, "--name", "admin", "--role", "administrator").stdout)
+    config = {**BASE, "authentication": {"chain": [{"kind": "control"}]}, "authorization": {"noMatch": "deny"}, "allowAnonymous": True}
+    with Broker({"http.keyFile": keys, "abuse.failedLogins": 0}, config=config) as broker:
+        yield Api(broker, key)
+
+
+def may(api, judged, passwords):
+    """That real clients may what the other broker let them do: what they publish and subscribe to."""
+    seen = {}
+    with (FILES / judged).open() as file:
+        for row in csv.DictReader(file):
+            if row["user"] and row["user"] not in passwords:
+                continue
+            if row["action"] in ("publish", "subscribe"):
+                seen.setdefault((row["user"], row["client"]), []).append(row)
+    assert {user for user, _ in seen} == {"", *passwords}
+    for (user, client_id), rows in seen.items():
+        fields = {"username": user, "password": passwords[user].encode()} if user else {}
+        with api.broker.client(client_id, **fields) as client:
+            for row in rows:
+                if row["action"] == "publish":
+                    pid = client.publish(row["topic"], b"x", qos=1)
+                    reason = client.answer(raw.PUBACK, pid).reason
+                else:
+                    reason = granted(client, row["topic"])
+                assert (reason < 0x80) == (row["judged"] == "allow"), (row, reason)
+
+
+def test_what_mosquitto_let_its_users_do_they_may_after_the_import(open_api):
+    api = open_api
+    files = FILES / "mosquitto-passwd-2.0", FILES / "mosquitto-acl"
+    said, left_out = import_of(api.broker, api.key_file, "--dry-run", "--from", "mosquitto", *files)
+    assert "+ user ann\n" in said and left_out == "" and api.done("GET", "/users")["items"] == []
+    assert import_of(api.broker, api.key_file, "--from", "mosquitto", *files)[0] == said
+    may(api, "mosquitto-acl-judged.csv", {"ann": "secret", "bob": "hunter2", "carol": "pässword"})
+    refused(api, BAD_CREDENTIALS, username="ann", password=b"hunter2")
+
+
+def test_what_dynamic_security_let_its_clients_do_they_may_after_the_import(open_api):
+    api = open_api
+    _, left_out = import_of(api.broker, api.key_file, "--from", "dynsec", FILES / "dynamic-security.json")
+    assert "left out: " in left_out and "$CONTROL/dynamic-security/#" in left_out
+    may(api, "dynamic-security-judged.csv", {"ann": "annpw2", "press-17": "secret"})
+    with api.broker.client("x", username="admin", password=b"adminpw"):
+        pass
+
+
+def test_users_and_rules_of_emqx_are_imported(api, name):
+    said, left_out = import_of(
+        api.broker, api.key_file, "--from", "emqx", FILES / "emqx-users-pbkdf2-sha256.csv", "--hash", "pbkdf2-sha256:4096", FILES / "emqx-acl.conf"
+    )
+    assert "+ user ann\n" in said and "+ rules\n" in said
+    assert "heraldmq: left out: acl, line " in left_out
+    with api.broker.client(name, username="ann", password=b"secret") as client:
+        assert granted(client, "#") == 0, "ipaddr 127.0.0.1"
+        client.published("plant/7", b"x")
+    # The rules only: nothing is said of users.
+    import_of(api.broker, api.key_file, "--replace", "--from", "emqx", FILES / "emqx-acl.conf")
+    assert [user["name"] for user in api.done("GET", "/users")["items"]] == ["ann"]
+    import_of(api.broker, api.key_file, "--from", "emqx", FILES / "emqx-users-bcrypt.json", "--hash", "bcrypt")
+    with api.broker.client(name, username="ann", password=b"secret"):
+        pass
+
+
+def test_weak_hashes_need_a_word(api, name):
+    suffix = "--from", "emqx", FILES / "emqx-users-sha256-suffix.json", "--hash", "sha256-suffix"
+    api.command("control", "import", *suffix, code=2)
+    old = "--from", "mosquitto", FILES / "mosquitto-passwd-1.6"
+    _, left_out = import_of(api.broker, api.key_file, *old)
+    assert "left out: passwords, line 1: " in left_out and api.done("GET", "/users")["items"] == []
+    import_of(api.broker, api.key_file, "--accept-weak-hashes", *old)
+    with api.broker.client(name, username="ann", password=b"secret"):
+        pass
+    import_of(api.broker, api.key_file, "--accept-weak-hashes", *suffix)
+    with api.broker.client(name, username="bob", password=b"hunter2"):
+        pass
+    # A backup has them, and so does the API: both say so.
+    text = export(api)[1]
+    document = yaml.safe_load(text)
+    document["users"] = [{**user, "name": user["name"] + "2"} for user in document["users"]]
+    assert send(api, document)[0] == 400
+    assert send(api, document, "?accept_weak_hashes=true")[0] == 200
+    person = {"name": "eve", "role": "viewer", "hash": document["users"][0]["hashes"][0]}
+    status, problem = send(api, {**HEAD, "people": [person]}, "?accept_weak_hashes=true")
+    assert (status, problem["pointer"]) == (400, "/people/0/hash") and person["hash"] not in json.dumps(problem)
+    # An import goes on where the store has weak hashes.
+    assert api.command("control", "import", FILES / "mosquitto-passwd-2.0", "--from", "mosquitto").endswith("kept: 0\n")
+
+
+def test_files_that_do_not_fit_are_named(api):
+    passwords, acl = FILES / "mosquitto-passwd-2.0", FILES / "mosquitto-acl"
+    users = FILES / "emqx-users-bcrypt.json"
+    for args in (
+        ("--from", "mosquitto", acl),
+        ("--from", "dynsec", passwords),
+        ("--from", "dynsec", passwords, acl),
+        ("--from", "emqx", users),
+        ("--from", "emqx", users, users, "--hash", "bcrypt"),
+        ("--from", "emqx", acl, "--hash", "bcrypt"),
+        ("--from", "emqx", users, "--hash", "plain"),
+        ("--from", "mosquitto", passwords, "--hash", "bcrypt"),
+        ("--hash", "bcrypt", passwords),
+        (passwords,),
+        (passwords, acl),
+    ):
+        api.command("control", "import", *args, code=2)
+    assert api.done("GET", "/control")["revision"] == 0
+
+
+def of_store(api, tmp_path):
+    """An administrator of the store, and a key of the store in a file."""
+    api.done("POST", "/people", {"name": "anna", "password": "password of anna", "role": "administrator", "must_change": False, "note": "n"})
+    api.done("POST", "/people", {"name": "ben", "password": "password of ben", "audits": True})
+    key = tmp_path / "ci.key"
+    key.write_text(api.command("key", "add", "--name", "ci", "--role", "administrator"))
+    return key
+
+
+def test_people_and_keys_come_back_from_an_export(api, tmp_path):
+    key = of_store(api, tmp_path)
+    backup = tmp_path / "backup.yml"
+    backup.write_text(api.command("control", "export", "--with-secrets"))
+    assert export(api, query="")[1].count("$argon2id$") == 0
+    config = {**BASE, "authentication": {"chain": [{"kind": "control"}]}}
+    with Broker({"http.keyFile": tmp_path / "keys.json"}, config=config) as other:
+        said, _ = import_of(other, api.key_file, backup, "--replace")
+        assert "+ person anna\n" in said and "+ key " in said and "created: 3," in said
+        anna, ben = Browser("127.0.0.1", other.http_port), Browser("127.0.0.1", other.http_port)
+        status, me = anna.login("anna")
+        assert (status, me["role"]) == (200, "administrator")
+        assert ben.login("ben")[0] == 200
+        other_api = Api(other, key)
+        assert [row["name"] for row in other_api.done("GET", "/people")["items"]] == ["anna", "ben"]
+        assert [row["name"] for row in other_api.done("GET", "/keys")["items"] if row["source"] == "store"] == ["ci"]
+        assert export(other_api)[1] == backup.read_text()
+        before = other_api.done("GET", "/control")["revision"]
+        assert import_of(other, key, backup, "--replace")[0].startswith("created: 0, changed: 0, removed: 0")
+        assert other_api.done("GET", "/control")["revision"] == before
+        # A document that says nothing of them leaves them.
+        import_of(other, key, write(tmp_path, {**HEAD, "users": [], "rules": ["deny all subscribe #"]}), "--replace", "--yes")
+        assert len(other_api.done("GET", "/people")["items"]) == 2
+
+
+def write(tmp_path, document):
+    file = tmp_path / "document.yml"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_administrators_take_turns_and_the_last_one_stays(api, tmp_path):
+    of_store(api, tmp_path)
+    document = yaml.safe_load(export(api)[1])
+    hashes = {person["name"]: person["hash"] for person in document["people"]}
+    turn = {**HEAD, "people": [{"name": "carl", "role": "administrator", "hash": hashes["anna"]}, {"name": "ben", "role": "viewer"}], "keys": []}
+    status, said = send(api, turn, "?mode=replace&dry_run=true")
+    assert status == 200
+    assert [(row["kind"], row["would"]) for row in said["plan"]] == [("person", "create"), ("person", "replace"), ("person", "remove"), ("key", "remove")]
+    assert send(api, turn, "?mode=replace")[0] == 200
+    status, problem = send(api, {**HEAD, "people": []}, "?mode=replace")
+    assert (status, problem["reason"]) == (409, "last_administrator")
+    status, _ = send(api, {**HEAD, "remove": {"people": ["ben"]}})
+    assert status == 200 and [row["name"] for row in api.done("GET", "/people")["items"]] == ["carl"]

@@ -62,6 +62,15 @@ pub struct AuditPart {
 /// A change that is waited for.
 pub type Changing = BoxFuture<'static, Result<Made, ChangeError>>;
 
+/// Whether hashes count that are one round of SHA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WeakHashes {
+    /// They are refused.
+    Refuse,
+    /// They count.
+    Accept,
+}
+
 /// The control store, as the API sees it. Methods without a future wait for short locks only.
 pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// The records as this node has them.
@@ -89,6 +98,6 @@ pub trait Access: fmt::Debug + Send + Sync + 'static {
     /// What a hash of a password file is kept as.
     ///
     /// # Errors
-    /// The text is no hash of a known format, or checking a password by it would cost too much. The error has nothing of the text.
-    fn verifier(&self, hash: &str) -> Result<Verifier, String>;
+    /// The text is no hash of a known format, or a weak one while these are refused, or checking a password by it would cost too much. The error has nothing of the text.
+    fn verifier(&self, hash: &str, weak: WeakHashes) -> Result<Verifier, String>;
 }

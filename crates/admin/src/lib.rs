@@ -30,7 +30,7 @@ mod trail;
 mod unread;
 mod worker;
 
-pub use access::{Access, AuditPart, ChangeError, Changing, Made};
+pub use access::{Access, AuditPart, ChangeError, Changing, Made, WeakHashes};
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
     LoginAttempt, MetricsFormat, NodeCommand, QueueQuestion, Range, SessionQuestion, Traffic,

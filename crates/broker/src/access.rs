@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::problem::{Kind, Problem};
-use admin::{Access, Asked, AuditPart, Changing, Often, Trail};
-use authentication::{StoredAs, stored_as};
+use admin::{Access, Asked, AuditPart, Changing, Often, Trail, WeakHashes};
+use authentication::{StoredAs, stored_as_with};
 use control::{AuditNote, By, Change, EntryNumber, Verifier};
 use control_view::View;
 use futures_util::FutureExt as _;
@@ -95,8 +95,12 @@ impl Access for NodeAccess {
         .boxed()
     }
 
-    fn verifier(&self, hash: &str) -> Result<Verifier, String> {
-        Ok(match stored_as(hash)? {
+    fn verifier(&self, hash: &str, weak: WeakHashes) -> Result<Verifier, String> {
+        let weak = match weak {
+            WeakHashes::Refuse => authentication::WeakHashes::Refuse,
+            WeakHashes::Accept => authentication::WeakHashes::Accept,
+        };
+        Ok(match stored_as_with(hash, weak)? {
             StoredAs::Password => Verifier::Hash(hash.into()),
             StoredAs::Scram => Verifier::Scram(hash.into()),
         })

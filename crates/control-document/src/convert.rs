@@ -5,17 +5,27 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use control::{
-    Group, Hash, Invalid, Priority, Records, Revision, RuleList, Stored, Target, UnixMs, User,
-    Verifier,
+    ApiKey, Group, Hash, Invalid, Person, Priority, Records, Revision, Role, RuleList, Stored,
+    Target, UnixMs, User, Verifier,
 };
 
 use crate::document::{Document, Format, GroupEntry, Removals, UserEntry};
+use crate::people::{KeyEntry, KeyIdEntry, PersonEntry};
 
 /// The last time that RFC 3339 can write with four digits of a year, in ms of Unix time.
 const LAST_MS: u64 = 253_402_300_799_999;
 
 /// What a hash of a password file is kept as, or why it cannot be used; the reason has nothing of the hash.
-pub type Reading<'a> = &'a dyn Fn(&str) -> Result<Verifier, String>;
+pub type Reading<'a> = &'a dyn Fn(Whose, &str) -> Result<Verifier, String>;
+
+/// Whose hash it is: a reader may accept weak hashes of users, and never of people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// A user of MQTT clients.
+    User,
+    /// A person who logs in at the HTTP port.
+    Person,
+}
 
 /// Why a document cannot be taken over. It has no hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,12 +53,13 @@ impl fmt::Display for Wrong {
 impl std::error::Error for Wrong {}
 
 impl Document {
-    /// All records, in the order of their names. Without secrets, users have neither hashes nor SHA-256 of random secrets, and such a
-    /// document changes only users that are there.
+    /// All records, in the order of their names. Without secrets, users, people and keys have neither hashes nor SHA-256 of random
+    /// secrets, and such a document changes only those that are there.
     #[must_use]
     pub fn of(records: &Records, with_secrets: bool) -> Self {
         let groups = records.groups.iter();
         let users = records.users.iter();
+        let (people, keys) = (records.people.iter(), records.keys.iter());
         Self {
             format: Format::V1,
             groups: groups
@@ -58,16 +69,24 @@ impl Document {
                 .map(|(name, user)| UserEntry::of(name, &user.record, with_secrets))
                 .collect(),
             rules: Some(strings(&records.rules.record.0)),
+            people: people
+                .map(|(name, person)| PersonEntry::of(name, &person.record, with_secrets))
+                .collect(),
+            keys: keys
+                .map(|(id, key)| KeyEntry::of(*id, &key.record, with_secrets))
+                .collect(),
             remove: Removals::default(),
         }
     }
 }
 
 impl Document {
-    /// The records of a document that has all of them, each as of this revision. A user may have nothing to log in with.
+    /// The records of a document that has all of them, each as of this revision. Users and people may have nothing to log in with, and
+    /// keys no secret.
     ///
     /// # Errors
-    /// The first entry that is no record, as [`UserEntry::user`] and [`GroupEntry::group`] say.
+    /// The first entry that is no record, as [`UserEntry::user`], [`GroupEntry::group`], [`PersonEntry::person`] and
+    /// [`KeyEntry::key`] say.
     pub fn records(&self, revision: Revision, read: Reading<'_>) -> Result<Records, Wrong> {
         let wrong = |record, Invalid { field, what }| Wrong {
             at: String::new(),
@@ -91,12 +110,29 @@ impl Document {
         });
         let rules = rules(self.rules.as_deref().unwrap_or_default());
         let record = rules.map_err(|error| wrong(Target::Rules, error))?;
+        let without_password = nobody_in_person();
+        let people = self.people.iter().map(|entry| {
+            let name: Box<str> = entry.name.as_str().into();
+            match entry.person(Some(&without_password), read) {
+                Ok(record) => Ok((name, Arc::new(Stored { revision, record }))),
+                Err(error) => Err(wrong(Target::Person(name), error)),
+            }
+        });
+        let without_secrets = no_key();
+        let keys = self.keys.iter().map(|entry| {
+            let KeyIdEntry(id) = entry.id;
+            match entry.key(Some(&without_secrets)) {
+                Ok(record) => Ok((id, Arc::new(Stored { revision, record }))),
+                Err(error) => Err(wrong(Target::Key(id), error)),
+            }
+        });
         Ok(Records {
             revision,
             users: users.collect::<Result<_, _>>()?,
             groups: Arc::new(groups.collect::<Result<_, _>>()?),
             rules: Arc::new(Stored { revision, record }),
-            ..Records::default()
+            people: Arc::new(people.collect::<Result<_, _>>()?),
+            keys: Arc::new(keys.collect::<Result<_, _>>()?),
         })
     }
 }
@@ -114,6 +150,31 @@ pub(crate) fn nobody() -> User {
         ends_ms: None,
         note: Box::default(),
         logins_since: Revision(0),
+    }
+}
+
+/// A person who cannot log in.
+fn nobody_in_person() -> Person {
+    Person {
+        role: Role::Viewer,
+        audits: false,
+        enabled: true,
+        hash: None,
+        must_change: false,
+        note: Box::default(),
+        logins_since: Revision(0),
+    }
+}
+
+/// A key without a secret.
+fn no_key() -> ApiKey {
+    ApiKey {
+        name: Box::default(),
+        role: Role::Viewer,
+        audits: false,
+        created_ms: UnixMs(0),
+        ends_ms: None,
+        secrets: Box::default(),
     }
 }
 
@@ -184,7 +245,8 @@ impl UserEntry {
     /// Which field is wrong, and why: a hash or a time cannot be read, there is nothing to log in with, or the user holds more than a
     /// user may.
     pub fn user(&self, before: Option<&User>, read: Reading<'_>) -> Result<User, Invalid> {
-        let ends_ms = self.ends_at.as_deref().map(time).transpose()?;
+        let ends_at = self.ends_at.as_deref();
+        let ends_ms = ends_at.map(|text| time("ends_at", text)).transpose()?;
         let user = User {
             enabled: self.enabled,
             verifiers: self.verifiers(before, read)?,
@@ -221,7 +283,7 @@ impl UserEntry {
             let known = before.and_then(|before| before.iter().find(is_same));
             match known {
                 Some(known) => Ok(known.clone()),
-                None => read(hash).map_err(|why| invalid("hashes", &why)),
+                None => read(Whose::User, hash).map_err(|why| invalid("hashes", &why)),
             }
         });
         let secrets = self.secrets.iter().map(|text| {
@@ -252,14 +314,14 @@ pub(crate) fn rules(lines: &[String]) -> Result<RuleList, Invalid> {
     Ok(list)
 }
 
-fn invalid(field: &str, what: &str) -> Invalid {
+pub(crate) fn invalid(field: &str, what: &str) -> Invalid {
     Invalid {
         field: field.into(),
         what: what.to_owned(),
     }
 }
 
-fn written(UnixMs(ms): UnixMs) -> String {
+pub(crate) fn written(UnixMs(ms): UnixMs) -> String {
     let ms = ms.min(LAST_MS);
     let time = UNIX_EPOCH + Duration::from_millis(ms);
     match ms % 1_000 {
@@ -268,19 +330,19 @@ fn written(UnixMs(ms): UnixMs) -> String {
     }
 }
 
-fn time(text: &str) -> Result<UnixMs, Invalid> {
-    let wrong = || invalid("ends_at", "a time such as 2026-11-24T10:12:03Z is expected");
+pub(crate) fn time(field: &str, text: &str) -> Result<UnixMs, Invalid> {
+    let wrong = || invalid(field, "a time such as 2026-11-24T10:12:03Z is expected");
     let time = humantime::parse_rfc3339(text).map_err(|_| wrong())?;
     let since_1970 = time.duration_since(UNIX_EPOCH).map_err(|_| wrong())?;
     let ms = u64::try_from(since_1970.as_millis()).map_err(|_| wrong())?;
     Ok(UnixMs(ms))
 }
 
-fn hexadecimal(bytes: &[u8; 32]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8; 32]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn bytes(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn bytes(text: &str) -> Option<[u8; 32]> {
     let digit = |byte: &u8| {
         char::from(*byte)
             .to_digit(16)

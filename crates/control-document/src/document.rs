@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::people::{KeyEntry, KeyIdEntry, PersonEntry};
+use crate::section::Section;
+
 /// What a document says that it is. A later form has another number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum Format {
@@ -20,14 +23,20 @@ pub struct Document {
     /// What it is.
     pub format: Format,
     /// The groups, before those who name them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<GroupEntry>,
+    #[serde(default, skip_serializing_if = "Section::is_missing")]
+    pub groups: Section<GroupEntry>,
     /// The users.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub users: Vec<UserEntry>,
+    #[serde(default, skip_serializing_if = "Section::is_missing")]
+    pub users: Section<UserEntry>,
     /// The rules that hold for everybody, a line each; `None`: the document says nothing of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<String>>,
+    /// The people who log in at the HTTP port.
+    #[serde(default, skip_serializing_if = "Section::is_missing")]
+    pub people: Section<PersonEntry>,
+    /// The keys of the HTTP API.
+    #[serde(default, skip_serializing_if = "Section::is_missing")]
+    pub keys: Section<KeyEntry>,
     /// What is removed. A name that there is none of changes nothing.
     #[serde(default, skip_serializing_if = "Removals::is_empty")]
     pub remove: Removals,
@@ -43,13 +52,20 @@ pub struct Removals {
     /// Groups, which nobody names any more after the users are removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
+    /// People.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub people: Vec<String>,
+    /// Keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyIdEntry>,
 }
 
 impl Removals {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.users.is_empty() && self.groups.is_empty()
+        let has_no_users = self.users.is_empty() && self.groups.is_empty();
+        has_no_users && self.people.is_empty() && self.keys.is_empty()
     }
 }
 
@@ -141,14 +157,14 @@ impl fmt::Debug for UserEntry {
     }
 }
 
-fn yes() -> bool {
+pub(crate) fn yes() -> bool {
     true
 }
 
-fn is_yes(value: &bool) -> bool {
+pub(crate) fn is_yes(value: &bool) -> bool {
     *value
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

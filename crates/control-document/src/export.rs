@@ -4,18 +4,19 @@ use std::collections::btree_map::IntoIter;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use control::{Group, GroupsByName, Records, RuleList, Stored, User};
+use control::{Group, GroupsByName, KeysById, PeopleByName, Records, RuleList, Stored, User};
 use serde::Serialize;
 
 use crate::convert;
 use crate::document::{GroupEntry, UserEntry};
+use crate::people::{KeyEntry, PersonEntry};
 use crate::yaml::yaml;
 
 /// Bytes that a part has at least, but for the last one of a list. One entry has some 64 KiB at most.
 const PART: usize = 64 * 1_024;
 
-/// The text of [`Document::of`](crate::Document::of) as YAML, in parts of some 64 KiB; that of the rules is one part of some
-/// 1 MiB at most. It makes a part when it is asked for it, and gives up what it has written.
+/// The text of [`Document::of`](crate::Document::of) as YAML, in parts of some 64 KiB; those of the rules, of people and of
+/// keys are one part each, the largest of them of some 5 MiB. It makes a part when it is asked for it, and gives up what it has written.
 #[derive(Debug)]
 pub struct Export {
     with_secrets: bool,
@@ -23,6 +24,8 @@ pub struct Export {
     groups: Arc<GroupsByName>,
     users: Peekable<IntoIter<Box<str>, Arc<Stored<User>>>>,
     rules: Arc<Stored<RuleList>>,
+    /// `None`: the document says nothing of them, and nothing of keys.
+    people: Option<(Arc<PeopleByName>, Arc<KeysById>)>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,8 @@ enum At {
     /// So many users are written.
     Users(usize),
     Rules,
+    People,
+    Keys,
     End,
 }
 
@@ -54,6 +59,8 @@ impl Export {
             users,
             groups,
             rules,
+            people,
+            keys,
             ..
         } = records;
         Self {
@@ -62,7 +69,36 @@ impl Export {
             groups,
             users: users.into_iter().peekable(),
             rules,
+            people: Some((people, keys)),
         }
+    }
+
+    /// The same without people and keys, as if the document said nothing of them.
+    #[must_use]
+    pub fn without_people(self) -> Self {
+        Self {
+            people: None,
+            ..self
+        }
+    }
+
+    fn people(&self) -> String {
+        let Some((people, _)) = &self.people else {
+            return String::new();
+        };
+        let entries = people.iter();
+        let entries =
+            entries.map(|(name, person)| PersonEntry::of(name, &person.record, self.with_secrets));
+        list("people", entries)
+    }
+
+    fn keys(&self) -> String {
+        let Some((_, keys)) = &self.people else {
+            return String::new();
+        };
+        let entries = keys.iter();
+        let entries = entries.map(|(id, key)| KeyEntry::of(*id, &key.record, self.with_secrets));
+        list("keys", entries)
     }
 
     /// The next groups behind so many.
@@ -81,6 +117,9 @@ impl Export {
                 break;
             }
         }
+        if self.groups.is_empty() {
+            text = empty("groups");
+        }
         self.at = match written + count < self.groups.len() {
             true => At::Groups(written + count),
             false => At::Users(0),
@@ -98,6 +137,9 @@ impl Export {
             let entry = UserEntry::of(&name, &user.record, self.with_secrets);
             text.push_str(&item("users", written + count, &entry));
             count += 1;
+        }
+        if written + count == 0 {
+            text = empty("users");
         }
         self.at = match self.users.peek() {
             Some(_) => At::Users(written + count),
@@ -120,13 +162,36 @@ impl Iterator for Export {
             At::Groups(written) => self.groups(written),
             At::Users(written) => self.users(written),
             At::Rules => {
-                self.at = At::End;
+                self.at = At::People;
                 let rules = convert::strings(&self.rules.record.0);
                 yaml(&Rules { rules })
+            }
+            At::People => {
+                self.at = At::Keys;
+                self.people()
+            }
+            At::Keys => {
+                self.at = At::End;
+                self.keys()
             }
             At::End => return None,
         })
     }
+}
+
+/// A list that has nothing, which is another thing than one that is missing.
+fn empty(list: &str) -> String {
+    format!("{list}: []\n")
+}
+
+fn list(name: &str, entries: impl ExactSizeIterator<Item = impl Serialize>) -> String {
+    if entries.len() == 0 {
+        return empty(name);
+    }
+    let entries = entries.enumerate();
+    entries
+        .map(|(place, entry)| item(name, place, &entry))
+        .collect()
 }
 
 /// An entry of a list, behind the name of the list if it is the first one.

@@ -1,17 +1,23 @@
 //! What a document changes of the records that are there.
 //!
 //! Invariant: the store takes the steps in their order. A record is named only by steps behind the one that adds it, and a group is
-//! removed behind the steps after which nobody names it.
+//! removed behind the steps after which nobody names it. The first steps add people and keys and make administrators, and the last ones
+//! take something away from people and keys: if there is an administrator before and after all steps, there is one after each of them,
+//! and the person or key that sends the steps in parts can do so until the last part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::{Peekable, from_fn};
 use std::slice::Iter;
 use std::sync::Arc;
 
-use control::{Bounds, Change, Expect, Group, Invalid, Put, Records, RuleList, Stored, Target};
+use control::{
+    Bounds, Change, Expect, Group, Invalid, KeyId, Put, Records, RuleList, Stored, Target,
+};
 
 use crate::convert::{Reading, Wrong, rules, strings};
 use crate::document::{Document, GroupEntry, UserEntry};
+use crate::people::{KeyEntry, KeyIdEntry, PersonEntry};
+use crate::section::Section;
 
 /// Bytes of the records of one part. The store takes 2 MiB in one operation.
 const PART_BYTES: usize = 1_536 * 1_024;
@@ -22,7 +28,7 @@ pub enum Mode {
     /// They stay.
     #[default]
     Merge,
-    /// Users and groups are removed. Rules stay unless the document has a list of them.
+    /// They are removed, if the document has the section that they belong in. Those of a section that is missing stay.
     Replace,
 }
 
@@ -67,7 +73,8 @@ pub struct Counts {
 /// What a document changes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Plan {
-    /// The changes, in an order that the store takes: groups, users, rules, removed users, removed groups.
+    /// The changes, in an order that the store takes: people and keys that are new or become administrators, groups, users, rules,
+    /// removed users, removed groups, other changes of people and keys, removed people and keys.
     pub steps: Vec<Step>,
     /// How many records it concerns.
     pub counts: Counts,
@@ -75,12 +82,12 @@ pub struct Plan {
 
 /// What `document` changes of `before`. `read`: what a hash is kept as.
 ///
-/// `before` has all groups and the rules, and each user that the document names. If `mode` is [`Mode::Replace`], or the document removes
-/// groups, it has all users.
+/// `before` has all groups, people and keys and the rules, and each user that the document names. If `mode` is [`Mode::Replace`], or the
+/// document removes groups, it has all users.
 ///
 /// # Errors
 /// The first record that cannot be as the document says: it stands twice, names a group that is not there afterwards, is a group that is
-/// removed while others name it, or [`UserEntry::user`] or [`GroupEntry::group`] fails.
+/// removed while others name it, or [`UserEntry::user`], [`GroupEntry::group`], [`PersonEntry::person`] or [`KeyEntry::key`] fails.
 pub fn plan(
     before: &Records,
     document: &Document,
@@ -89,6 +96,7 @@ pub fn plan(
 ) -> Result<Plan, Wrong> {
     let mut plan = Plan::default();
     let removed = Removed::of(before, document, mode)?;
+    let later = plan.people_and_keys(before, document, read)?;
     let groups = plan.groups(before, document)?;
     let is_group = |name: &str| {
         let is_there = before.groups.contains_key(name) && !removed.groups.contains(name);
@@ -110,6 +118,10 @@ pub fn plan(
     }
     removed.are_unused(before, &users, &groups)?;
     plan.remove(before, &removed);
+    for (expect, at, put) in later {
+        plan.put(expect, What::Change, at, put);
+    }
+    plan.remove_people_and_keys(before, &removed);
     Ok(plan)
 }
 
@@ -223,6 +235,69 @@ impl Plan {
         Ok(names)
     }
 
+    /// Adds the people and keys of the document that are new or become administrators, and gives what changes the others.
+    fn people_and_keys(
+        &mut self,
+        before: &Records,
+        document: &Document,
+        read: Reading<'_>,
+    ) -> Result<Vec<(Expect, String, Put)>, Wrong> {
+        let mut later = Vec::new();
+        let mut names = BTreeSet::new();
+        for (place, entry) in document.people.iter().enumerate() {
+            let at = format!("/people/{place}");
+            let record = || Target::Person(entry.name.as_str().into());
+            if !names.insert(entry.name.as_str()) {
+                return Err(twice(at, record()));
+            }
+            let stored = before.people.get(entry.name.as_str());
+            let person = entry.person(stored.map(|stored| &stored.record), read);
+            let person = person.map_err(|error| wrong(&at, record(), error))?;
+            let now = person.administers();
+            let put = |person| Put::Person(entry.name.as_str().into(), Some(Box::new(person)));
+            match stored {
+                Some(stored) if stored.record == person => self.counts.kept += 1,
+                Some(before) if before.record.administers() || !now => {
+                    later.push((expected(stored), at, put(person)));
+                }
+                stored => self.put(expected(stored), what(stored), at, put(person)),
+            }
+        }
+        let mut ids = BTreeSet::new();
+        for (place, entry) in document.keys.iter().enumerate() {
+            let at = format!("/keys/{place}");
+            let KeyIdEntry(id) = entry.id;
+            if !ids.insert(id) {
+                return Err(twice(at, Target::Key(id)));
+            }
+            let stored = before.keys.get(&id);
+            let key = entry.key(stored.map(|stored| &stored.record));
+            let key = key.map_err(|error| wrong(&at, Target::Key(id), error))?;
+            let now = key.administers();
+            let put = |key| Put::Key(id, Some(Box::new(key)));
+            match stored {
+                Some(stored) if stored.record == key => self.counts.kept += 1,
+                Some(before) if before.record.administers() || !now => {
+                    later.push((expected(stored), at, put(key)));
+                }
+                stored => self.put(expected(stored), what(stored), at, put(key)),
+            }
+        }
+        Ok(later)
+    }
+
+    fn remove_people_and_keys(&mut self, before: &Records, removed: &Removed<'_>) {
+        for name in &removed.people {
+            let expect = expected(before.people.get(*name));
+            let put = Put::Person((*name).into(), None);
+            self.put(expect, What::Remove, String::new(), put);
+        }
+        for id in &removed.keys {
+            let expect = expected(before.keys.get(id));
+            self.put(expect, What::Remove, String::new(), Put::Key(*id, None));
+        }
+    }
+
     fn rules(&mut self, before: &Stored<RuleList>, lines: &[String]) -> Result<(), Wrong> {
         let list = rules(lines).map_err(|Invalid { what, .. }| Wrong {
             at: "/rules".to_owned(),
@@ -297,25 +372,43 @@ impl Plan {
 struct Removed<'a> {
     users: BTreeSet<&'a str>,
     groups: BTreeSet<&'a str>,
+    people: BTreeSet<&'a str>,
+    keys: BTreeSet<KeyId>,
 }
 
 impl<'a> Removed<'a> {
     fn of(before: &'a Records, document: &Document, mode: Mode) -> Result<Self, Wrong> {
-        let users = document.users.iter().map(|entry| entry.name.as_str());
-        let groups = document.groups.iter().map(|entry| entry.name.as_str());
-        let (users, groups) = (users.collect(), groups.collect());
-        let users = names(&before.users, &users, &document.remove.users, mode);
-        let groups = names(&before.groups, &groups, &document.remove.groups, mode);
+        let remove = &document.remove;
+        let users = put(&document.users, mode, |entry| entry.name.as_str());
+        let users = names(&before.users, &users, &remove.users);
+        let groups = put(&document.groups, mode, |entry| entry.name.as_str());
+        let groups = names(&before.groups, &groups, &remove.groups);
+        let people = put(&document.people, mode, |entry| entry.name.as_str());
+        let people = names(&before.people, &people, &remove.people);
         let both = |list, name: &str, record| Wrong {
             at: format!("/remove/{list}"),
             record,
             what: format!("the document has {name:?}, and removes it"),
+        };
+        let keys = put(&document.keys, mode, |entry| entry.id);
+        let mut named = BTreeSet::new();
+        for KeyIdEntry(id) in &remove.keys {
+            if keys.names.contains(&KeyIdEntry(*id)) {
+                return Err(both("keys", &id.to_string(), Target::Key(*id)));
+            }
+            named.insert(*id);
+        }
+        let is_removed = |id: &KeyId| {
+            named.contains(id) || keys.is_all && !keys.names.contains(&KeyIdEntry(*id))
         };
         Ok(Self {
             users: users
                 .map_err(|name| both("users", &name, Target::User(name.as_str().into())))?,
             groups: groups
                 .map_err(|name| both("groups", &name, Target::Group(name.as_str().into())))?,
+            people: people
+                .map_err(|name| both("people", &name, Target::Person(name.as_str().into())))?,
+            keys: before.keys.keys().copied().filter(is_removed).collect(),
         })
     }
 
@@ -362,24 +455,42 @@ impl<'a> Removed<'a> {
 /// A name that the document has and removes.
 fn names<'a, T>(
     before: &'a BTreeMap<Box<str>, T>,
-    put: &BTreeSet<&str>,
+    put: &Names<&str>,
     removed: &[String],
-    mode: Mode,
 ) -> Result<BTreeSet<&'a str>, String> {
-    if let Some(both) = removed.iter().find(|name| put.contains(name.as_str())) {
+    let mut both = removed.iter();
+    if let Some(both) = both.find(|name| put.names.contains(name.as_str())) {
         return Err(both.clone());
     }
-    Ok(match mode {
-        Mode::Replace => {
+    Ok(match put.is_all {
+        true => {
             let all = before.keys().map(|name| &**name);
-            all.filter(|name| !put.contains(name)).collect()
+            all.filter(|name| !put.names.contains(name)).collect()
         }
-        Mode::Merge => {
+        false => {
             let named = removed.iter();
             let there = named.filter_map(|name| before.get_key_value(name.as_str()));
             there.map(|(name, _)| &**name).collect()
         }
     })
+}
+
+/// The names of a section.
+struct Names<N> {
+    names: BTreeSet<N>,
+    /// There are to be no other records of its kind.
+    is_all: bool,
+}
+
+fn put<'a, T, N: Ord>(
+    section: &'a Section<T>,
+    mode: Mode,
+    name: impl FnMut(&'a T) -> N,
+) -> Names<N> {
+    Names {
+        names: section.iter().map(name).collect(),
+        is_all: mode == Mode::Replace && !section.is_missing(),
+    }
 }
 
 fn known(
@@ -406,7 +517,7 @@ fn wrong(at: &str, record: Target, Invalid { field, what }: Invalid) -> Wrong {
     };
     Wrong {
         at: match field {
-            "user" | "group" => at.to_owned(),
+            "user" | "group" | "person" | "key" => at.to_owned(),
             field => format!("{at}/{field}"),
         },
         record,
@@ -460,8 +571,12 @@ fn part(left: &mut Peekable<Iter<'_, Step>>) -> Document {
             Put::Rules(list) => document.rules = Some(strings(&list.0)),
             Put::User(name, None) => document.remove.users.push(name.to_string()),
             Put::Group(name, None) => document.remove.groups.push(name.to_string()),
-            // A document has none of them.
-            Put::Person(..) | Put::Key(..) => {}
+            Put::Person(name, Some(person)) => {
+                document.people.push(PersonEntry::of(name, person, true));
+            }
+            Put::Key(id, Some(key)) => document.keys.push(KeyEntry::of(*id, key, true)),
+            Put::Person(name, None) => document.remove.people.push(name.to_string()),
+            Put::Key(id, None) => document.remove.keys.push(KeyIdEntry(*id)),
         }
     }
     document

@@ -158,7 +158,7 @@ fn password_files_of_mosquitto_let_the_same_users_in() {
 fn files_of_mosquitto_before_2_0_need_that_weak_hashes_are_accepted() {
     let text = file("mosquitto-passwd-1.6");
     let imported = password_file(&text, false).unwrap();
-    assert_eq!(imported.document.users, []);
+    assert!(imported.document.users.is_empty());
     assert_eq!(imported.left_out.len(), 1);
     let imported = password_file(&text, true).unwrap();
     let hash = &user(&imported.document, "ann").hashes[0];
@@ -406,7 +406,7 @@ fn users_of_emqx_keep_their_passwords() {
             "$sha256-suffix$ZGUxMDI0ZjQ2MmZiODM5MTBmZDEzMTUxYmQ0YmQyMzU=$pcUvyUgNJfawwW6eYRYhQSltlRGI7srAaOn3DNYaPec="
         ]
     );
-    for user in users {
+    for user in &users {
         let stored = stored_as_with(&user.hashes[0], WeakHashes::Accept);
         assert_eq!(stored, Ok(StoredAs::Password));
     }

@@ -225,7 +225,7 @@ pub struct AccessImported {
 pub struct AccessPlanned {
     /// What it is.
     pub kind: AccessKind,
-    /// Its name; empty for the rules that hold for everybody.
+    /// Its name, of a key its identifier; empty for the rules that hold for everybody.
     pub name: String,
     /// What would become of it.
     pub would: Would,
@@ -241,6 +241,10 @@ pub enum AccessKind {
     Group,
     /// The rules that hold for everybody.
     Rules,
+    /// A person.
+    Person,
+    /// A key of the HTTP API.
+    Key,
 }
 
 /// How far the copy of a node can be believed.

@@ -139,7 +139,7 @@ pub fn dynsec(text: &str) -> Result<Imported, ImportError> {
         .map(|client| reading.user(client, offset, &mut imported))
         .collect();
     imported.document = Document {
-        groups: reading.into_groups(offset, &mut imported),
+        groups: reading.into_groups(offset, &mut imported).into(),
         users,
         rules: Some(rules),
         ..Document::default()

@@ -398,7 +398,7 @@ mod tests {
     fn columns_may_be_quoted_missing_and_unknown() {
         let text = "user_id,password_hash,tenant\n\"a,b\",$2b$04$x,t\n";
         let imported = read(text, TableFormat::Csv, "bcrypt").unwrap();
-        let [user] = imported.document.users.as_slice() else {
+        let [user] = &*imported.document.users else {
             panic!("one user");
         };
         assert_eq!((user.name.as_str(), user.superuser), ("a,b", false));

@@ -81,7 +81,7 @@ pub fn mosquitto(
     if let Some(text) = acl {
         const NAME: &str = "acl";
         let users = std::mem::take(&mut imported.document.users);
-        let read = mosquitto_acl(text, users).map_err(|error| error.of_file(NAME))?;
+        let read = mosquitto_acl(text, users.into()).map_err(|error| error.of_file(NAME))?;
         imported.document = read.document;
         imported.note(NAME, read.left_out);
     }

@@ -10,6 +10,7 @@ use super::ImportError;
 use super::words::{Effect, Percent, filter, name};
 use crate::document::{Document, UserEntry};
 use crate::imported::Imported;
+use crate::section::Section as Entries;
 
 /// Rules of one user, of anonymous clients, or of patterns: actions and filter, without WHO.
 #[derive(Default)]
@@ -103,7 +104,10 @@ pub fn mosquitto_acl(text: &str, mut users: Vec<UserEntry>) -> Result<Imported, 
     rules.push("allow all subscribe-only".to_owned());
     rules.push("deny all all".to_owned());
     imported.document = Document {
-        users,
+        users: match users.is_empty() {
+            true => Entries::default(),
+            false => users.into(),
+        },
         rules: Some(rules),
         ..Document::default()
     };

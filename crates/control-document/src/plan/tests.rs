@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-use control::{Priority, Revision, User, Verifier};
+use control::{ApiKey, Hash, KeySecret, Person, Priority, Revision, Role, UnixMs, User, Verifier};
 use proptest::prelude::*;
 
 use super::*;
-use crate::convert::nobody;
+use crate::convert::{Whose, nobody};
 
-fn read(hash: &str) -> Result<Verifier, String> {
+fn read(_: Whose, hash: &str) -> Result<Verifier, String> {
     match hash.strip_prefix('$') {
         Some(_) => Ok(Verifier::Hash(hash.into())),
         None => Err("no hash".to_owned()),
@@ -26,7 +26,8 @@ fn apply(records: &mut Records, changes: impl IntoIterator<Item = Change>) -> Re
             Put::Rules(_) => {
                 (records.rules.record != RuleList::default()).then_some(records.rules.revision)
             }
-            Put::Person(..) | Put::Key(..) => None,
+            Put::Person(name, _) => records.people.get(name).map(|stored| stored.revision),
+            Put::Key(id, _) => records.keys.get(id).map(|stored| stored.revision),
         };
         let meets = match change.expect {
             Expect::Any => true,
@@ -65,7 +66,20 @@ fn apply(records: &mut Records, changes: impl IntoIterator<Item = Change>) -> Re
                 groups.remove(&name);
             }
             Put::Rules(record) => records.rules = Stored { revision, record }.into(),
-            Put::Person(..) | Put::Key(..) => {}
+            Put::Person(name, person) => {
+                let people = Arc::make_mut(&mut records.people);
+                match person.map(|record| *record) {
+                    Some(record) => people.insert(name, Stored { revision, record }.into()),
+                    None => people.remove(&name),
+                };
+            }
+            Put::Key(id, key) => {
+                let keys = Arc::make_mut(&mut records.keys);
+                match key.map(|record| *record) {
+                    Some(record) => keys.insert(id, Stored { revision, record }.into()),
+                    None => keys.remove(&id),
+                };
+            }
         }
     }
     records.groups = groups.into();
@@ -85,6 +99,50 @@ fn some(names: Vec<&'static str>) -> impl Strategy<Value = Box<[Box<str>]>> {
         .prop_map(|names| names.into_iter().map(Into::into).collect())
 }
 
+/// Half of the numbers are administrators.
+fn role_of(number: u8) -> Role {
+    match number {
+        0..=2 => Role::Administrator,
+        3 => Role::Operator,
+        _ => Role::Viewer,
+    }
+}
+
+fn person_of(number: u8) -> Person {
+    Person {
+        role: role_of(number),
+        audits: number == 4,
+        enabled: number != 1,
+        hash: Some(format!("${number}").into()),
+        must_change: number == 3,
+        note: "n".into(),
+        logins_since: Revision(0),
+    }
+}
+
+fn key_of(number: u8) -> ApiKey {
+    let ends_ms = (number == 2).then_some(UnixMs(5_000));
+    let secret = |ends_ms| KeySecret {
+        sha256: Hash([number; 32]),
+        ends_ms,
+    };
+    ApiKey {
+        name: format!("key {number}").into(),
+        role: role_of(number),
+        audits: number == 4,
+        created_ms: UnixMs(1_000),
+        ends_ms,
+        secrets: [secret(None), secret(Some(UnixMs(1_500)))].into(),
+    }
+}
+
+fn has_administrator(records: &Records) -> bool {
+    let people = records.people.values();
+    let mut keys = records.keys.values();
+    people.map(|stored| &stored.record).any(Person::administers)
+        || keys.any(|stored| stored.record.administers())
+}
+
 /// Records of a few names, in which groups may include each other.
 pub(crate) fn records() -> impl Strategy<Value = Records> {
     prop::sample::subsequence(NAMES.to_vec(), 0..=NAMES.len())
@@ -95,9 +153,11 @@ pub(crate) fn records() -> impl Strategy<Value = Records> {
                 .collect::<Vec<_>>();
             let users = prop::collection::vec((prop::option::of(some(groups.clone())), 0..3_u8), 6);
             let rules = prop::collection::vec(0..2_u8, 0..3);
-            (Just(groups), includes, users, rules, 0..2_i32)
+            let role = || prop::option::of(0..6_u8);
+            let people = prop::collection::vec((role(), role()), 4);
+            (Just(groups), includes, users, rules, people, 0..2_i32)
         })
-        .prop_map(|(names, includes, users, rules, priority)| {
+        .prop_map(|(names, includes, users, rules, people, priority)| {
             let revision = Revision(1);
             let mut records = Records {
                 revision,
@@ -119,7 +179,7 @@ pub(crate) fn records() -> impl Strategy<Value = Records> {
                 let record = User {
                     groups,
                     verifiers: [
-                        Verifier::Secret(control::Hash([number; 32])),
+                        Verifier::Secret(Hash([number; 32])),
                         Verifier::Hash(format!("${number}").into()),
                     ]
                     .into(),
@@ -132,22 +192,45 @@ pub(crate) fn records() -> impl Strategy<Value = Records> {
             let lines = rules.iter().map(|line| line.to_string().into());
             let record = RuleList(lines.collect());
             records.rules = Stored { revision, record }.into();
+            for (number, (person, key)) in (0_u8..).zip(people) {
+                let name = NAMES[usize::from(number)];
+                if let Some(record) = person.map(person_of) {
+                    let stored = Stored { revision, record };
+                    Arc::make_mut(&mut records.people).insert(name.into(), stored.into());
+                }
+                if let Some(record) = key.map(key_of) {
+                    let id = KeyId(u32::from(number));
+                    let stored = Stored { revision, record };
+                    Arc::make_mut(&mut records.keys).insert(id, stored.into());
+                }
+            }
             records
         })
 }
 
 proptest! {
     #[test]
-    fn a_replace_gives_the_document(before in records(), after in records(), with_rules: bool) {
+    fn a_replace_gives_the_document(before in records(), after in records(), with_rules: bool, with_people: bool) {
         let mut document = Document::of(&after, true);
         if !with_rules {
             document.rules = None;
+        }
+        if !with_people {
+            (document.people, document.keys) = (Section::default(), Section::default());
         }
         let plan = plan(&before, &document, Mode::Replace, &read).unwrap();
         let mut made = before.clone();
         apply(&mut made, changes(&plan)).unwrap();
         let expected = Document {
             rules: document.rules.clone().or(Document::of(&before, true).rules),
+            people: match with_people {
+                true => document.people.clone(),
+                false => Document::of(&before, true).people,
+            },
+            keys: match with_people {
+                true => document.keys.clone(),
+                false => Document::of(&before, true).keys,
+            },
             ..document.clone()
         };
         // The verifiers of a user that has the same ones keep their order.
@@ -183,7 +266,8 @@ proptest! {
         }
         prop_assert_eq!(&made.rules.record, &after.rules.record);
         let count = plan.counts;
-        let all = document.users.len() + document.groups.len() + 1;
+        let of_people = document.people.len() + document.keys.len();
+        let all = document.users.len() + document.groups.len() + of_people + 1;
         prop_assert_eq!(count.created + count.changed + count.kept, all);
     }
 
@@ -199,6 +283,19 @@ proptest! {
         }
         prop_assert_eq!(Document::of(&made, true), document);
     }
+
+    /// Wherever parts end, the store refuses none of them as that which takes the last administrator away.
+    #[test]
+    fn there_is_an_administrator_after_each_step(before in records(), after in records()) {
+        prop_assume!(has_administrator(&before) && has_administrator(&after));
+        let document = Document::of(&after, true);
+        let plan = plan(&before, &document, Mode::Replace, &read).unwrap();
+        let mut made = before.clone();
+        for change in changes(&plan) {
+            apply(&mut made, [change]).unwrap();
+            prop_assert!(has_administrator(&made));
+        }
+    }
 }
 
 fn entry(name: &str, hash: &str) -> UserEntry {
@@ -211,7 +308,7 @@ fn entry(name: &str, hash: &str) -> UserEntry {
 
 fn of_users(users: Vec<UserEntry>) -> Document {
     Document {
-        users,
+        users: users.into(),
         ..Document::default()
     }
 }
@@ -291,7 +388,7 @@ fn what_cannot_be_is_told_with_its_place() {
     let removes = Document {
         remove: crate::Removals {
             users: vec!["a".to_owned()],
-            groups: Vec::new(),
+            ..crate::Removals::default()
         },
         ..users(vec![entry("a", "$x")])
     };
@@ -321,7 +418,8 @@ fn what_cannot_be_is_told_with_its_place() {
                 groups: vec![GroupEntry {
                     includes: vec!["h".to_owned()],
                     ..group("g")
-                }],
+                }]
+                .into(),
                 ..Document::default()
             },
             "/groups/0/includes",
@@ -352,7 +450,7 @@ fn a_group_that_somebody_names_is_not_removed() {
         ..entry("ann", "$x")
     };
     let document = Document {
-        groups: vec![group],
+        groups: vec![group].into(),
         ..of_users(vec![user])
     };
     let made = plan(&before, &document, Mode::Merge, &read).unwrap();
@@ -361,6 +459,7 @@ fn a_group_that_somebody_names_is_not_removed() {
         remove: crate::Removals {
             users: users.iter().map(|name| (*name).to_owned()).collect(),
             groups: vec!["g".to_owned(), "nobody".to_owned()],
+            ..crate::Removals::default()
         },
         ..Document::default()
     };
@@ -380,4 +479,72 @@ fn a_plan_of_100_000_users_is_made() {
     let made = plan(&Records::default(), &document, Mode::Replace, &read).unwrap();
     assert_eq!(made.counts.created, 100_000);
     assert_eq!(made.parts().count(), 100);
+}
+
+#[test]
+fn a_section_that_is_missing_leaves_its_records() {
+    let mut before = Records::default();
+    let document = Document {
+        groups: vec![GroupEntry {
+            name: "g".to_owned(),
+            ..GroupEntry::default()
+        }]
+        .into(),
+        ..of_users(vec![entry("ann", "$x")])
+    };
+    let made = plan(&before, &document, Mode::Replace, &read).unwrap();
+    apply(&mut before, changes(&made)).unwrap();
+    let replace = |text: &str| {
+        let text = format!("format: heraldmq/control/v1\n{text}");
+        let document = Document::parse(&text).unwrap();
+        let made = plan(&before, &document, Mode::Replace, &read).unwrap();
+        let targets = made.steps.iter().map(|step| step.change.target());
+        targets.collect::<Vec<_>>()
+    };
+    let (ann, g) = (Target::User("ann".into()), Target::Group("g".into()));
+    assert_eq!(replace("rules: []\n"), []);
+    assert_eq!(replace("users:\n"), []);
+    assert_eq!(replace("users: []\n"), std::slice::from_ref(&ann));
+    assert_eq!(replace("users: []\ngroups: []\n"), [ann, g.clone()]);
+    assert_eq!(replace("remove:\n  groups: [g]\n"), [g]);
+}
+
+#[test]
+fn people_and_keys_keep_what_a_document_does_not_say() {
+    let mut before = Records::default();
+    let text = "format: heraldmq/control/v1\npeople:\n- {name: anna, role: administrator, hash: $x}\nkeys:\n- {id: 12345678, name: ci, role: viewer, created_at: 2026-01-01T00:00:00Z, secrets: [{sha256: SHA}]}\n";
+    let text = text.replace("SHA", &"0f".repeat(32));
+    let document = Document::parse(&text).unwrap();
+    let made = plan(&before, &document, Mode::Merge, &read).unwrap();
+    apply(&mut before, changes(&made)).unwrap();
+    assert_eq!(before.keys[&KeyId(0x1234_5678)].record.secrets.len(), 1);
+    let without = Document::of(&before, false);
+    assert!(without.people[0].hash.is_none() && without.keys[0].secrets.is_empty());
+    let made = plan(&before, &without, Mode::Replace, &read).unwrap();
+    assert!(made.steps.is_empty());
+    for (change, at) in [
+        (("anna", "ben"), "/people/0/hash"),
+        (("12345678", "00000001"), "/keys/0/secrets"),
+    ] {
+        let text = without.yaml().replace(change.0, change.1);
+        let new = Document::parse(&text).unwrap();
+        let error = plan(&before, &new, Mode::Merge, &read).unwrap_err();
+        assert_eq!(error.at, at, "{error}");
+    }
+    for (change, line) in [(("12345678", "1234567"), 5), (("viewer", "guest"), 5)] {
+        let error = Document::parse(&text.replace(change.0, change.1)).unwrap_err();
+        assert_eq!(error.line, line, "{error}");
+    }
+    let no_hash = |whose, _: &str| match whose {
+        Whose::User => Ok(Verifier::Hash("$x".into())),
+        Whose::Person => Err("a weak hash".to_owned()),
+    };
+    let error = plan(&Records::default(), &document, Mode::Merge, &no_hash).unwrap_err();
+    assert_eq!(
+        (&*error.at, error.record),
+        ("/people/0/hash", Target::Person("anna".into()))
+    );
+    let both = Document::parse(&format!("{text}remove:\n  keys: [12345678]\n")).unwrap();
+    let error = plan(&before, &both, Mode::Merge, &read).unwrap_err();
+    assert_eq!(error.at, "/remove/keys");
 }

@@ -17,7 +17,7 @@ fn a_document_says_what_it_is() {
         superuser: true,
         ..UserEntry::default()
     };
-    assert_eq!(document.users, [user]);
+    assert_eq!(*document.users, [user]);
     assert_eq!(document.rules, None);
     let json = r#"{"format": "heraldmq/control/v1", "rules": []}"#;
     assert_eq!(Document::parse(json).unwrap().rules, Some(Vec::new()));
@@ -149,7 +149,8 @@ proptest! {
                 rules: texts.clone(),
                 class: Some(texts[1].clone()),
                 ..GroupEntry::default()
-            }],
+            }]
+            .into(),
             users: vec![UserEntry {
                 name: texts[2].clone(),
                 note: texts[3].clone(),
@@ -157,7 +158,8 @@ proptest! {
                 hashes: texts.clone(),
                 enabled: priority > 0,
                 ..UserEntry::default()
-            }],
+            }]
+            .into(),
             rules: Some(texts),
             ..Document::default()
         };

@@ -1,4 +1,4 @@
-//! `heraldmq control`: what a node knows of users, groups and rules, and all of them as a document.
+//! `heraldmq control`: what a node knows of users, groups and rules, and all records as a document.
 
 use clap::Subcommand;
 
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::http_port::HttpPort;
 use crate::output::print;
 
-/// Show what a node knows of users, groups and rules; export and import all of them.
+/// Show what a node knows of users, groups and rules; export and import all of them, and people and keys.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub(crate) struct ControlArguments {
@@ -21,7 +21,10 @@ const EXAMPLES: &str = "\
 Examples:
   heraldmq control export --with-secrets > backup.yml
   heraldmq control import backup.yml --dry-run         what would be different
-  heraldmq control import backup.yml --replace         removes what the file does not have, too";
+  heraldmq control import backup.yml --replace         removes what the file does not have, too
+  heraldmq control import --from mosquitto passwd acl
+  heraldmq control import --from dynsec dynamic-security.json
+  heraldmq control import --from emqx users.csv --hash pbkdf2-sha256:4096 acl.conf";
 
 #[derive(Subcommand)]
 enum Command {

@@ -1,4 +1,4 @@
-//! `heraldmq control export`: all users, groups and rules of a running broker as one document.
+//! `heraldmq control export`: all users, groups, rules, people and keys of a running broker as one document.
 
 use std::io;
 
@@ -8,9 +8,9 @@ use crate::http_port::HttpPort;
 /// The path of the document.
 pub(super) const EXPORT: &str = "/api/v1/control/export";
 
-/// Print all users, groups and rules as one document of YAML.
+/// Print all users, groups and rules as one document of YAML; for an administrator, all people and keys too.
 ///
-/// Without --with-secrets the document has no hashes, and can only change users that are there. A document with secrets is a backup: keep it as
+/// Without --with-secrets the document has no hashes, and can only change users, people and keys that are there. A document with secrets is a backup: keep it as
 /// a password file.
 #[derive(clap::Args)]
 pub(crate) struct ExportArguments {

@@ -1,4 +1,4 @@
-//! `/control/export`: all users, groups and rules as one document.
+//! `/control/export`: all users, groups, rules, people and keys as one document.
 //!
 //! Invariant: the view is locked for some thousand users at a time, and the text is never in memory as a whole.
 
@@ -37,7 +37,7 @@ pub(crate) struct ExportParams {
     with_secrets: Option<String>,
 }
 
-/// All users, groups and rules of the asked node as one document of YAML, in the order of their names. A document with secrets is a backup: an import
+/// All users, groups and rules of the asked node as one document of YAML, in the order of their names; for an administrator, all people and keys too. A document with secrets is a backup: an import
 /// of it gives the same users with the same passwords. One export at a time is answered.
 #[utoipa::path(get, path = "/api/v1/control/export", operation_id = "export_control", tag = "access", params(ExportParams, ("Control-Revision" = Option<u64>, Header, description = "Answer only when this node has this revision; it waits for 1 s, then 503 `not-ready`")), responses((status = 200, description = "The document; `ETag` has the last change that is in it", body = String, content_type = "application/yaml")))]
 pub(crate) async fn export(
@@ -72,6 +72,10 @@ pub(crate) async fn export(
     let revision = records.revision;
     stream.begin();
     let export = Export::new(records, with_secrets);
+    let export = match caller.role {
+        Role::Administrator => export,
+        Role::Viewer | Role::Operator => export.without_people(),
+    };
     let parts = unfold(Some((export, stream, turn)), |state| async {
         let (mut export, stream, turn) = state?;
         // Where bytes are sent, nothing that takes long is done.
@@ -115,12 +119,14 @@ pub(super) fn copy(view: &View) -> Records {
     view.records()
 }
 
-/// The groups and the rules.
+/// All but the users.
 pub(super) fn without_users(view: &View) -> Records {
     Records {
         revision: view.revision(),
         groups: view.groups(),
         rules: view.rules(),
+        people: view.people(),
+        keys: view.keys(),
         ..Records::default()
     }
 }

@@ -1,4 +1,4 @@
-//! `/control/import`: users, groups and rules from a document, in one operation.
+//! `/control/import`: users, groups, rules, people and keys from a document, in one operation.
 //!
 //! Invariant: nothing is changed unless all of the document can be taken over, and all records that it changes are those that the plan
 //! was made from.
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use control::{Bounds, Put, Reason, Records, Refused, Revision, Target};
-use control_document::{Document, Mode, Plan, Step, What, Wrong, plan};
+use control_document::{Document, Mode, Plan, Step, What, Whose, Wrong, plan};
 use control_view::View;
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use super::asked::{Asked, Condition, counted, failed, mistakes, wrong_header};
 use super::current::until;
 use super::export::{copy, without_users};
-use crate::access::Access;
+use crate::access::{Access, WeakHashes};
 use crate::api::{AccessImported, AccessKind, AccessPlanned, Amount, RevisionNumber, Would};
 use crate::api_state::Api;
 use crate::problem::{Kind, Problem};
@@ -37,8 +37,8 @@ pub(crate) const LARGEST_IMPORT: usize = 4 << 20;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ImportParams {
-    /// `merge`, which is also without it: records that the document does not name stay. `replace`: users and groups that it does not name
-    /// are removed.
+    /// `merge`, which is also without it: records that the document does not name stay. `replace`: records that it does not name
+    /// are removed, if it has the section that they belong in.
     #[param(value_type = Option<String>)]
     mode: Option<String>,
     /// `true`: say what it would do, and change nothing.
@@ -47,6 +47,9 @@ pub(crate) struct ImportParams {
     /// Change something only if this is the last change of users, groups and rules; else 412 `precondition-failed`.
     #[param(value_type = Option<u64>)]
     revision: Option<String>,
+    /// `true`: take weak hashes of users, too: one round of SHA, from Mosquitto before 2.0 or EMQX.
+    #[param(value_type = Option<bool>)]
+    accept_weak_hashes: Option<String>,
 }
 
 /// An import that somebody asks for.
@@ -54,6 +57,7 @@ pub(crate) struct Importing {
     asked: Asked,
     mode: Mode,
     revision: Option<Revision>,
+    weak_hashes: WeakHashes,
     body: Bytes,
     is_json: bool,
 }
@@ -78,6 +82,12 @@ impl FromRequest<Api> for Importing {
         let revision = word("revision", params.revision.as_deref(), accepted, |text| {
             text.parse().ok().map(Revision)
         })?;
+        let accepts_weak = word(
+            "accept_weak_hashes",
+            params.accept_weak_hashes.as_deref(),
+            "true or false",
+            |text| text.parse().ok(),
+        )?;
         let asked = Asked::read(&mut parts, api, params.dry_run.as_deref()).await?;
         if asked.condition != Condition::None {
             let accepted = "missing: the parameter `revision` says what an import must find";
@@ -93,6 +103,10 @@ impl FromRequest<Api> for Importing {
             asked,
             mode: mode.unwrap_or_default(),
             revision,
+            weak_hashes: match accepts_weak {
+                Some(true) => WeakHashes::Accept,
+                Some(false) | None => WeakHashes::Refuse,
+            },
             body,
             is_json,
         })
@@ -122,15 +136,16 @@ fn is_json_body(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// Takes over users, groups and rules from a document as `GET /control/export` writes it, in YAML or JSON, all of it or nothing. A user without `hashes` and `secrets`
-/// keeps what it has. The document may change 1,000 records; `heraldmq control import` sends longer ones in parts. `remove` in the document
-/// has lists `users` and `groups` of names that are removed.
+/// Takes over users, groups, rules, people and keys from a document as `GET /control/export` writes it, in YAML or JSON, all of it or nothing. A user without `hashes` and `secrets`, a person without `hash` and a key without `secrets`
+/// keep what they have. The document may change 1,000 records; `heraldmq control import` sends longer ones in parts. `remove` in the document
+/// has lists `users`, `groups`, `people` and `keys` of those that are removed.
 #[utoipa::path(post, path = "/api/v1/control/import", operation_id = "import_control", tag = "access", params(ImportParams), request_body(content = String, content_type = "application/yaml", description = "The document, 4 MiB at most"), responses((status = 200, description = "What has changed; or what would (`dry_run`)", body = AccessImported)))]
 pub(crate) async fn import(importing: Importing) -> Result<Response, Problem> {
     let Importing {
         asked,
         mode,
         revision,
+        weak_hashes,
         body,
         is_json,
     } = importing;
@@ -144,7 +159,7 @@ pub(crate) async fn import(importing: Importing) -> Result<Response, Problem> {
             true => reading::body(&body)?,
             false => yaml(&body)?,
         };
-        planned(&*access, &document, mode)
+        planned(&*access, &document, mode, weak_hashes)
     });
     let planned = planned.await.map_err(|error| {
         tracing::error!(%error, "an import was not planned");
@@ -218,13 +233,21 @@ fn yaml(body: &[u8]) -> Result<Document, Problem> {
 }
 
 /// What a document changes, if all of it can be taken over in one operation.
-fn planned(access: &dyn Access, document: &Document, mode: Mode) -> Result<Plan, Problem> {
+fn planned(
+    access: &dyn Access,
+    document: &Document,
+    mode: Mode,
+    weak_hashes: WeakHashes,
+) -> Result<Plan, Problem> {
     let view = access.view();
     let before = match mode {
         Mode::Merge if document.remove.groups.is_empty() => named(&view, document),
         Mode::Merge | Mode::Replace => copy(&view),
     };
-    let planned = plan(&before, document, mode, &|hash| access.verifier(hash));
+    let planned = plan(&before, document, mode, &|whose, hash| match whose {
+        Whose::User => access.verifier(hash, weak_hashes),
+        Whose::Person => access.verifier(hash, WeakHashes::Refuse),
+    });
     let planned = planned.map_err(|wrong| unusable(&wrong))?;
     let bounds = Bounds::FIXED;
     let many = |what: &str| {
@@ -287,8 +310,8 @@ fn shown(step: &Step) -> Option<AccessPlanned> {
         Target::User(name) => (AccessKind::User, name.into()),
         Target::Group(name) => (AccessKind::Group, name.into()),
         Target::Rules => (AccessKind::Rules, String::new()),
-        // A document has none of them.
-        Target::Person(_) | Target::Key(_) => return None,
+        Target::Person(name) => (AccessKind::Person, name.into()),
+        Target::Key(id) => (AccessKind::Key, id.to_string()),
     };
     let would = match step.what {
         What::Create => Would::Create,

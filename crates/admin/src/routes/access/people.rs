@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::asked::{Asked, ChangeParams, Outcome, counted, missing, name_of, new_name, tagged};
 use super::current::Current;
 use super::proof::generate;
-use crate::access::Access;
+use crate::access::{Access, WeakHashes};
 use crate::api::{AccessEffects, KnownIn, NewPerson, PersonMade, PersonRow, RevisionNumber};
 use crate::page::{Found, List, Page};
 use crate::problem::{Kind, Problem};
@@ -202,7 +202,7 @@ impl Proof {
                 Ok(Self::Password(password))
             }
             (None, true, None) => Ok(Self::Generate),
-            (None, false, Some(hash)) => match access.verifier(hash.trim()) {
+            (None, false, Some(hash)) => match access.verifier(hash.trim(), WeakHashes::Refuse) {
                 Ok(Verifier::Hash(hash)) => Ok(Self::Hash(hash)),
                 Ok(Verifier::Scram(_) | Verifier::Secret(_)) => Err(wrong(
                     "hash",

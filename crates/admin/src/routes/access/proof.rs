@@ -6,7 +6,7 @@ use control::{Hash, Verifier};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use crate::access::Access;
+use crate::access::{Access, WeakHashes};
 use crate::problem::{Kind, Problem};
 
 /// The longest password, in bytes: longer ones do not fit into CONNECT.
@@ -103,7 +103,7 @@ fn hashes(access: &dyn Access, text: &str) -> Result<Proof, Problem> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let verifiers = lines.map(|line| {
         access
-            .verifier(line)
+            .verifier(line, WeakHashes::Refuse)
             .map_err(|why| wrong("hash", &format!("hashes of passwords; a line has {why}")))
     });
     let verifiers = verifiers.collect::<Result<Vec<_>, _>>()?;

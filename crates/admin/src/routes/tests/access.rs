@@ -584,6 +584,22 @@ async fn a_store_that_cannot_be_asked_is_told_from_one_that_may_have_done_it() {
 }
 
 #[tokio::test]
+async fn an_import_of_people_waits_for_the_upgrade() {
+    let stage = stage();
+    *stage.store.error.lock() = Some(ChangeError::Behind("node b".to_owned()));
+    let person = json!({"name": "anna", "role": "viewer", "hash": "$argon2id$x"});
+    let body = json!({"format": "heraldmq/control/v1", "people": [person]});
+    let refused = sent(&stage, "POST", "/control/import", body.clone(), &[]).await;
+    assert_eq!(refused.problem(), "conflict");
+    assert_eq!(refused.json()["reason"], "upgrade_unfinished");
+    *stage.store.error.lock() = None;
+    let made = sent(&stage, "POST", "/control/import", body, &[]).await;
+    assert_eq!(made.json()["created"], 1, "{}", made.text);
+    let by = stage.store.last_by.lock().clone().unwrap();
+    assert_eq!(by.means, Means::Import);
+}
+
+#[tokio::test]
 async fn a_password_that_stays_is_the_one_that_was_read() {
     let stage = stage();
     let body = json!({"name": "ann", "password": "x"});

@@ -18,7 +18,7 @@ use store_state::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Access, Asked, AuditPart, ChangeError, Changing, Made, Often, Trail};
+use crate::{Access, Asked, AuditPart, ChangeError, Changing, Made, Often, Trail, WeakHashes};
 
 /// What is to be in the audit besides changes.
 #[derive(Debug, Default)]
@@ -204,7 +204,7 @@ impl Access for Store {
         async move { Ok(hash) }.boxed()
     }
 
-    fn verifier(&self, hash: &str) -> Result<Verifier, String> {
+    fn verifier(&self, hash: &str, _: WeakHashes) -> Result<Verifier, String> {
         match hash.starts_with("$argon2id$") {
             true => Ok(Verifier::Hash(hash.into())),
             false if hash.starts_with("$scram-") => Ok(Verifier::Scram(hash.into())),
