@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod documents;
 mod imports;
 mod input;
 mod jwt;
@@ -70,6 +71,11 @@ pub const TARGETS: &[Target] = &[
         name: "imports",
         run: imports::run,
         seeds: imports::seeds,
+    },
+    Target {
+        name: "documents",
+        run: documents::run,
+        seeds: documents::seeds,
     },
     log::TARGET,
     tables::TARGET,
