@@ -383,3 +383,16 @@ def test_administrators_take_turns_and_the_last_one_stays(api, tmp_path):
     assert (status, problem["reason"]) == (409, "last_administrator")
     status, _ = send(api, {**HEAD, "remove": {"people": ["ben"]}})
     assert status == 200 and [row["name"] for row in api.done("GET", "/people")["items"]] == ["carl"]
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_users_of_emqx_are_imported(api, name, tmp_path):
+    salt = "de1024f462fb83910fd13151bd4bd235"
+    file = tmp_path / "users.csv"
+    rows = [f"u{number},{hashlib.sha256(f'{number}{salt}'.encode()).hexdigest()},{salt},false\n" for number in range(100_000)]
+    file.write_text("user_id,password_hash,salt,is_superuser\n" + "".join(rows))
+    args = ("control", "import", "--accept-weak-hashes", "--from", "emqx", file, "--hash", "sha256-suffix")
+    assert "created: 100000, changed: 0" in api.command(*args, timeout=10 * DEADLINE_S)
+    assert "kept: 100000" in api.command(*args, timeout=10 * DEADLINE_S)
+    with api.broker.client(name, username="u99999", password=b"99999"):
+        pass
