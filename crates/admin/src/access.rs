@@ -22,6 +22,8 @@ pub enum ChangeError {
     Unavailable(String),
     /// The cluster does not have the store yet, since its upgrade is not finished: nothing was changed. Why.
     Behind(String),
+    /// The node goes by its files only (`control.mode: file`): nothing was changed.
+    Off,
     /// The store was asked and no answer has come: the change may have been made.
     Unknown,
 }
@@ -32,6 +34,9 @@ impl fmt::Display for ChangeError {
             Self::Refused(Refused { which, why }) => write!(f, "change {which}: {why:?}"),
             Self::Unavailable(why) => f.write_str(why),
             Self::Behind(why) => f.write_str(why),
+            Self::Off => f.write_str(
+                "this node goes by its files only (control.mode: file): change them there",
+            ),
             Self::Unknown => f.write_str("no answer has come, and the change may have been made"),
         }
     }

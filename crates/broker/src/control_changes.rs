@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use authorization::{Mistake, Rules};
-use control::{Changed, Records};
+use control::{Changed, Records, Revision};
 use control_view::View;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -38,10 +38,15 @@ pub(crate) struct ControlChanges {
 
 impl ControlChanges {
     pub(crate) fn new(view: Arc<View>) -> Self {
+        let waiting = ControlWaiting::default();
+        if view.is_off() {
+            // What is changed elsewhere does not wait for this node, where nothing of it counts.
+            waiting.taken(Revision(u64::MAX));
+        }
         Self {
             view,
             changed: Notify::new(),
-            waiting: ControlWaiting::default(),
+            waiting,
             age: ControlAge::default(),
             mistake: Mutex::default(),
             list: Mutex::default(),

@@ -136,6 +136,9 @@ pub(crate) async fn change(
     changes: Vec<Change>,
 ) -> Result<Made, ChangeError> {
     let waiting = &node.rim.control.waiting;
+    if node.rim.control.view.is_off() {
+        return Err(ChangeError::Off);
+    }
     control::check(&by, &changes, &Bounds::FIXED).map_err(ChangeError::Refused)?;
     let place = waiting.place();
     let _place = place.ok_or_else(|| unavailable(&"too many changes are waiting at this node"))?;

@@ -72,7 +72,7 @@ use admin::{Anonymous, KeyFile, People, Rights, Token};
 use authentication::Authentication;
 use axum::Router;
 use broker_core::{LoopMessage, NodeOptions, Place, SessionKey, Settings};
-use config::{Config, HttpAnonymous, HttpConfig, Listing, SplitPolicy};
+use config::{Config, ControlMode, HttpAnonymous, HttpConfig, Listing, SplitPolicy};
 use control_view::View;
 use guard::{Bans, Guard};
 use net::{Clock, EventLoops};
@@ -275,7 +275,10 @@ impl Broker {
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
         let settings = Arc::new(read_settings(config).map_err(StartError::Rules)?);
-        let view = Arc::<View>::default();
+        let view = Arc::new(match config.control.mode {
+            ControlMode::Store => View::default(),
+            ControlMode::File => View::off(),
+        });
         let authentication = Authentication::open(&config.authentication, Arc::clone(&view))
             .map_err(StartError::Authentication)?;
         let (listeners, sockets) = Listeners::open(&config.mqtt_server_config)?;

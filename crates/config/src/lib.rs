@@ -45,14 +45,14 @@ pub use node_name::NodeName;
 pub use options::{
     AbuseConfig, AttentionConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind,
     AuthorizationConfig, ClassLimitsConfig, ClassMatchConfig, ClientAuth, ClientClassConfig,
-    ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, ControlConfig, DEFAULT_CLASS,
-    DenyPublishV3, ForwardedConfig, ForwardedHeader, HttpAnonymous, HttpAuthenticatorConfig,
-    HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, LARGEST_PACKET, Limits, LogConfig,
-    LogFormat, MaximumQos, MqttConfig, MqttServerConfig, NodeLimits, Permission, PostgresConfig,
-    ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig, SessionLimits,
-    SessionOfAnotherUser, SplitPolicy, SslConfig, StoreConfig, SysConfig, TcpListenerConfig,
-    TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig,
-    WssListenerConfig,
+    ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, ControlConfig, ControlMode,
+    DEFAULT_CLASS, DenyPublishV3, ForwardedConfig, ForwardedHeader, HttpAnonymous,
+    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
+    LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
+    NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull,
+    RetainConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SslConfig, StoreConfig,
+    SysConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

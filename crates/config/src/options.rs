@@ -33,8 +33,8 @@ pub use listeners::{
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
-    ControlConfig, DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom, Permission,
-    PostgresConfig, SessionOfAnotherUser,
+    ControlConfig, ControlMode, DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom,
+    Permission, PostgresConfig, SessionOfAnotherUser,
 };
 
 /// The largest packet that can be allowed, in bytes. MQTT could announce 268,435,455 (5.0 §2.1.4), but a message

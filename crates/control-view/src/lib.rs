@@ -39,6 +39,8 @@ pub enum Standing {
 pub struct View {
     inner: RwLock<Inner>,
     is_refused: AtomicBool,
+    /// Files of the node say who may do what, and nothing of the store counts.
+    is_off: bool,
 }
 
 #[derive(Default, Debug)]
@@ -61,6 +63,21 @@ impl Inner {
 }
 
 impl View {
+    /// A view that stays empty, whatever the store has: the node goes by its files only.
+    #[must_use]
+    pub fn off() -> Self {
+        Self {
+            is_off: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the node goes by its files only.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.is_off
+    }
+
     /// How far it can be believed.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -164,22 +181,24 @@ impl View {
 
     /// There are records in this cluster.
     pub fn begun(&self) {
-        self.inner.write().has_begun = true;
+        self.inner.write().has_begun = !self.is_off;
     }
 
     /// With all changes up to this one the copy has whatever was changed before the process began.
     pub fn confirmed(&self, revision: Revision) {
         let mut inner = self.inner.write();
-        inner.has_begun = true;
-        // The first answer is enough.
-        inner.needs.get_or_insert(revision);
+        if !self.is_off {
+            inner.has_begun = true;
+            // The first answer is enough.
+            inner.needs.get_or_insert(revision);
+        }
     }
 
     /// The replica was loaded. Takes over what it has, unless the view has more. True: it was taken over.
     pub fn loaded(&self, records: Records) -> bool {
         let mut inner = self.inner.write();
-        inner.has_begun = true;
-        let is_newer = records.revision > inner.records.revision;
+        inner.has_begun = !self.is_off;
+        let is_newer = !self.is_off && records.revision > inner.records.revision;
         if is_newer {
             let before = std::mem::replace(&mut inner.records, records);
             drop(inner);
@@ -192,9 +211,9 @@ impl View {
     /// An operation has changed something. True: the view did not have it.
     pub fn changed(&self, changed: &Changed) -> bool {
         let mut inner = self.inner.write();
-        inner.has_begun = true;
+        inner.has_begun = !self.is_off;
         let records = &mut inner.records;
-        if changed.revision <= records.revision {
+        if self.is_off || changed.revision <= records.revision {
             return false;
         }
         records.revision = changed.revision;
@@ -243,6 +262,23 @@ mod tests {
             rules: rules(revision, "allow publish"),
             ..Changed::default()
         }
+    }
+
+    #[test]
+    fn a_view_that_is_off_stays_empty() {
+        let view = View::off();
+        view.begun();
+        view.confirmed(Revision(4));
+        let revision = Revision(3);
+        assert!(!view.changed(&changed(3)));
+        assert!(!view.loaded(Records {
+            revision,
+            ..Records::default()
+        }));
+        assert_eq!(
+            (view.standing(), view.revision()),
+            (Standing::Unused, Revision(0))
+        );
     }
 
     #[test]

@@ -264,6 +264,9 @@ pub enum AccessStanding {
 pub struct AccessStatus {
     /// How far its copy can be believed.
     pub standing: AccessStanding,
+    /// Whether the node goes by its files only (`control.mode: file`), so that nothing of the store counts there.
+    #[serde(default)]
+    pub files_only: bool,
     /// For how many seconds the node has not known whether its copy is current: 0 while it hears the leader of the store or leads it, and
     /// while nothing was ever changed.
     #[serde(default)]

@@ -195,7 +195,7 @@ impl Rights {
     }
 
     pub(crate) fn is_first(&self) -> bool {
-        let is_known = self.view.standing() != Standing::Unconfirmed;
+        let is_known = !self.view.is_off() && self.view.standing() != Standing::Unconfirmed;
         is_known && !self.configured.read().is_administered() && !self.view.is_administered()
     }
 

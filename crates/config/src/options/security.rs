@@ -25,6 +25,9 @@ options! {
 
     /// Users, groups and rules that change while the cluster runs (docs/operate/access.md).
     pub struct ControlConfig {
+        /// What says who may do what: the store and files, or the files of this node alone. With `file`, changes are refused at this node, and what
+        /// the store has does not count here. Set the same on all nodes.
+        fixed "mode" => mode: ControlMode = ControlMode::Store;
         /// A node that has not heard the leader of the control store for this time refuses new logins by users of the store,
         /// because its copy may be out of date. Clients that are connected stay. 0: never.
         live "refuseStaleAfterSeconds" => refuse_stale_after: Option<Duration> = None, unit Seconds;
@@ -176,6 +179,14 @@ options! {
 }
 
 choice! {
+    /// What says who may do what.
+    pub enum ControlMode {
+        /// The control store, and files.
+        Store = "store",
+        /// Files.
+        File = "file",
+    }
+
     /// Kinds of authenticators.
     pub enum AuthenticatorKind {
         /// User name and password, looked up in a file.

@@ -163,6 +163,12 @@ impl Asked {
     }
 }
 
+/// The node goes by its files only.
+pub(super) fn off() -> Problem {
+    let why = format!("nothing was changed: {}", ChangeError::Off);
+    Problem::new(Kind::Conflict, why).with("reason", "managed_by_file")
+}
+
 /// Why a change was not made, or may not have been made.
 pub(crate) fn failed_change(
     error: ChangeError,
@@ -178,6 +184,7 @@ pub(crate) fn failed_change(
             let why = format!("nothing was changed: {error}");
             Problem::new(Kind::Conflict, why).with("reason", "upgrade_unfinished")
         }
+        ChangeError::Off => off(),
         ChangeError::Unknown => {
             let why = format!("{error}; read the record before asking again");
             Problem::new(Kind::NodeSilent, why).with("reason", "unknown_outcome")
@@ -214,6 +221,9 @@ impl Asked {
             .map_err(|invalid| refuse(Reason::Invalid(invalid)))?;
         if self.is_dry_run {
             let view = self.access.view();
+            if view.is_off() {
+                return Err(off());
+            }
             judge(&view, self.by.means, &change).map_err(refuse)?;
             let ended = ended(&self.broker, &view, &change.put).await;
             let answer = AccessEffects {

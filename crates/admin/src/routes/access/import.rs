@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use utoipa::IntoParams;
 
-use super::asked::{Asked, Condition, counted, failed, mistakes, wrong_header};
+use super::asked::{Asked, Condition, counted, failed, mistakes, off, wrong_header};
 use super::current::until;
 use super::export::{copy, without_users};
 use crate::access::{Access, WeakHashes};
@@ -165,6 +165,9 @@ pub(crate) async fn import(importing: Importing) -> Result<Response, Problem> {
         tracing::error!(%error, "an import was not planned");
         Problem::new(Kind::Internal, "the import could not be planned")
     })?;
+    if view.is_off() {
+        return Err(off());
+    }
     let Plan { steps, counts } = planned?;
     if let Some(expected) = revision {
         // The plan was made from no other records.

@@ -20,6 +20,7 @@ pub(crate) async fn status(State(access): State<Arc<dyn Access>>) -> Json<Access
             Standing::Unconfirmed => AccessStanding::Unconfirmed,
             Standing::Confirmed => AccessStanding::Confirmed,
         },
+        files_only: view.is_off(),
         stale_s: Amount(access.age().as_secs()),
         revision: RevisionNumber(view.revision().0),
         users: amount(view.user_count()),

@@ -148,7 +148,7 @@ async fn a_user_is_added_changed_and_removed() {
         .json();
     assert_eq!(
         status,
-        json!({"standing": "confirmed", "stale_s": 0, "revision": 4, "users": 1, "groups": 0, "lines": 0})
+        json!({"standing": "confirmed", "files_only": false, "stale_s": 0, "revision": 4, "users": 1, "groups": 0, "lines": 0})
     );
 }
 
