@@ -257,7 +257,7 @@ def test_a_folder_of_the_version_before_is_gone_on_with(number, between, tmp_pat
 
 
 # The level of this version.
-NEWEST = 6
+NEWEST = 7
 
 
 def format_of(data) -> str:
