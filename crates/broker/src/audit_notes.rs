@@ -2,7 +2,7 @@
 //!
 //! Invariants: notes wait in the order in which they were made, [`MOST`] of them and [`MOST_SUMS`] sums at most; what is lost is
 //! counted, and the count is a note. A batch keeps its identifier until the store has it, also over a restart, so it is in the audit
-//! once. While the store has not begun there is no audit, and nothing is kept.
+//! once. While the store has not begun there is no audit, and nothing is kept; while a node does not know whether it has, notes wait.
 //!
 //! Deliberately absent: how a batch gets into the store (`audit_sending.rs`), and what is noted (`admin`).
 
@@ -169,9 +169,12 @@ impl AuditNotes {
         }
     }
 
-    /// There is no audit.
+    /// There is no audit, as far as this node knows. What the file has was noted when there was one, and there still is: it waits.
     pub(crate) fn handle_unused(&self) {
         let mut inner = self.inner.lock();
+        if inner.is_written {
+            return;
+        }
         inner.pending = Pending::default();
         inner.sums.clear();
         inner.other_sums = Many::default();
@@ -321,6 +324,26 @@ mod tests {
         notes.handle_note(note("a"));
         notes.handle_unused();
         assert_eq!(next(&notes, 1), None);
+    }
+
+    #[test]
+    fn what_the_file_has_waits_until_the_node_knows_that_there_is_an_audit() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = AuditNotes::open(folder.path());
+        notes.handle_note(note("a"));
+        assert!(next(&notes, 1).is_some());
+        notes.keep();
+        let notes = AuditNotes::open(folder.path());
+        notes.handle_note(note("b"));
+        notes.handle_unused();
+        assert_eq!(next(&notes, 9), Some((1, vec!["bans.add a".to_owned()])));
+        notes.handle_sent(id(1));
+        assert_eq!(next(&notes, 2), Some((2, vec!["bans.add b".to_owned()])));
+        notes.handle_sent(id(2));
+        notes.keep();
+        notes.handle_note(note("c"));
+        notes.handle_unused();
+        assert_eq!(next(&notes, 3), None);
     }
 
     #[test]

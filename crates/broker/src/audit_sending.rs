@@ -9,6 +9,8 @@ use control::{EntryNumber, Node as NodeNumber, UnixMs};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use control_view::Standing;
+
 use crate::control_requests::{self, Noted};
 use crate::node::Node;
 
@@ -18,6 +20,31 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SUMS: Duration = Duration::from_secs(60);
 /// How often the head of the audit is in the log, while it changes.
 const HEAD: Duration = Duration::from_secs(60 * 60);
+
+/// Whether there is an audit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Audit {
+    /// Notes go there.
+    Open,
+    /// The store has not begun, or the level of its shard has no notes.
+    Absent,
+    /// The store had begun when the node started, and the node has neither a replica that says the level nor heard of another node.
+    Unknown,
+}
+
+fn audit(node: &Node) -> Audit {
+    let store = &node.store().control_store;
+    let is_unused = node.rim.control.view.standing() == Standing::Unused;
+    let has_begun = store.has_begun();
+    if is_unused && !has_begun {
+        return Audit::Absent;
+    }
+    match (control_requests::level(node).has_people(), store.level()) {
+        (true, _) if has_begun => Audit::Open,
+        (false, Some(_)) => Audit::Absent,
+        (true, _) | (false, None) => Audit::Unknown,
+    }
+}
 
 /// Sends notes as they come.
 pub(crate) async fn run(node: &Arc<Node>) {
@@ -30,9 +57,16 @@ pub(crate) async fn run(node: &Arc<Node>) {
         let now = interval.tick().await;
         let own = NodeNumber(node.store().node());
         let at = UnixMs(node.rim.clock.now_ms());
-        if !node.store().control_store.has_begun() || !control_requests::level(node).has_people() {
-            notes.handle_unused();
-            continue;
+        match audit(node) {
+            Audit::Open => {}
+            Audit::Absent => {
+                notes.handle_unused();
+                continue;
+            }
+            Audit::Unknown => {
+                keep(node).await;
+                continue;
+            }
         }
         if now.duration_since(summed) >= SUMS {
             summed = now;
@@ -51,8 +85,7 @@ pub(crate) async fn run(node: &Arc<Node>) {
         }
         // What goes at once leaves no trace on the disk.
         if has_failed || notes.is_written() {
-            let kept = Arc::clone(node);
-            let _ = spawn_blocking(move || kept.rim.audit_notes.keep()).await;
+            keep(node).await;
         }
         if told.is_none_or(|told| now.duration_since(told) >= HEAD) {
             told = Some(now);
@@ -69,5 +102,12 @@ pub(crate) async fn run(node: &Arc<Node>) {
                 );
             }
         }
+    }
+}
+
+async fn keep(node: &Arc<Node>) {
+    let kept = Arc::clone(node);
+    if let Err(error) = spawn_blocking(move || kept.rim.audit_notes.keep()).await {
+        tracing::error!(%error, "notes for the audit are not written to the data folder");
     }
 }
