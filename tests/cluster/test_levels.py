@@ -10,7 +10,7 @@ import signal
 import pytest
 from harness.broker import BEFORE, BINARY, run
 from harness.wait import DEADLINE_S, until
-from staged.cluster import STORES, Cluster
+from staged.cluster import HTTP, STORES, Cluster
 from staged.load import FOREVER, Load
 from staged.upgrade import (
     NEWEST,
@@ -29,6 +29,8 @@ from staged.upgrade import (
     say_nothing_wrong,
     upgrade,
 )
+from test_access import add, asked, control, done as ask, remove, secret, users
+from test_audit import entries, export, whole
 
 pytestmark = [
     pytest.mark.skipif(not BEFORE, reason="HERALDMQ_BEFORE names no program of an earlier version"),
@@ -42,6 +44,8 @@ QUEUED, RETAINED = 20, 30
 SENDS_KEYS = 3
 # The level of the first programs that know of levels.
 SAYS_LEVELS = 4
+# The level of the first programs that have users in the store, and that of the first ones that have people and keys there.
+HAS_USERS, HAS_PEOPLE = 6, 7
 RAISE_AFTER = "clusterConfig.raiseLevelAfterSeconds"
 
 
@@ -531,3 +535,87 @@ def test_command_lines_and_settings_of_both_programs(cluster, name):
     upgrade(last)
     cluster.settled(timeout=STEP_S)
     say_nothing_wrong(cluster)
+
+
+@pytest.mark.full
+def test_people_and_keys_wait_for_the_level_and_the_audit_is_one(cluster, name):
+    first, second, last = cluster.nodes
+    first.stop()
+    upgrade(first)
+    cluster.settled(timeout=STEP_S)
+    if not HAS_USERS <= goes_by([first]) < HAS_PEOPLE:
+        pytest.skip("HERALDMQ_BEFORE is no program with users of the store and without people")
+    wanted, changes = set(), 0
+
+    def has_all():
+        nonlocal changes
+        known = lambda: [view and view["revision"] for view in map(control, cluster.nodes)]  # noqa: E731
+        until(lambda: known() == [changes] * 3, STEP_S, lambda: f"revision {changes}: {known()}")
+        assert [set(users(node)) for node in cluster.nodes] == [wanted] * 3
+
+    def change_users(step):
+        """At nodes of both programs. The first of all changes begins the store."""
+        nonlocal changes
+        for number, node in enumerate(cluster.nodes):
+            user = f"{name}{step}{number}"
+            add(node, user)
+            add(node, f"{user}gone")
+            remove(cluster.nodes[number - 1], f"{user}gone")
+            wanted.add(user)
+            changes += 3
+        has_all()
+
+    person = {"name": "anna", "password": secret("anna"), "must_change": False}
+    key = {"name": "key", "role": "administrator"}
+
+    def expect_unfinished(node):
+        for path, body in (("/people", person), ("/keys", key)):
+            status, problem = asked(node, "POST", path, body)
+            assert (status, problem["reason"]) == (409, "upgrade_unfinished"), problem
+        for words, given in ((["person", "add", "anna", "--stdin"], secret("anna")), (["key", "add", "--name", "key"], "")):
+            at = ["--url", f"http://{node.place.address}:{HTTP}", "--token-file", cluster.token]
+            refused = run(*words, *at, input=f"{given}\n")
+            assert refused.returncode == 1 and "upgrade" in refused.stderr, said_by(refused)
+
+    change_users("a")
+    expect_unfinished(first)
+    change_users("b")
+    second.stop()
+    upgrade(second)
+    cluster.settled(timeout=STEP_S)
+    change_users("c")
+    for node in (first, second):
+        expect_unfinished(node)
+    # What would be noted is not, as the node that has no such entries could not read them.
+    assert asked(first, "POST", "/bans", {"client": f"{name}early"})[0] == 201
+    last.stop()
+    upgrade(last)
+    cluster.settled(timeout=STEP_S)
+    until(lambda: in_step(cluster, is_spread=False), STEP_S, "replicas")
+    change_users("d")
+    for node in cluster.nodes:
+        expect_unfinished(node)
+    assert is_as_before(cluster.nodes)
+    done = finish(first)
+    assert done.returncode == 0, said_by(done)
+    raised(cluster)
+    for number, node in enumerate(cluster.nodes):
+        ask(node, "POST", "/people", {**person, "name": f"anna{number}"})
+        made = ask(node, "POST", "/keys", {**key, "name": f"key{number}"})
+        changes += 2
+        at = [*("--url", f"http://{cluster.nodes[number - 1].place.address}:{HTTP}"), "--key-file", cluster.folder / "key"]
+        (cluster.folder / "key").write_text(made["secret"])
+        listed = run("key", "list", *at)
+        assert listed.returncode == 0 and f"key{number}" in listed.stdout, said_by(listed)
+    change_users("e")
+    texts = [export(node) for node in cluster.nodes]
+    assert texts[0] == texts[1] == texts[2]
+    assert whole(texts[0])
+    kept = entries(texts[0])
+    assert [entry["number"] for entry in kept] == list(range(len(kept)))
+    assert [entry["revision"] for entry in kept if entry["action"].partition(".")[0] in ("user", "person", "key")] == [
+        *range(1, changes + 1)
+    ]
+    assert not any(entry["action"] == "bans.add" for entry in kept)
+    say_nothing_wrong(cluster)
+    verify(cluster)
