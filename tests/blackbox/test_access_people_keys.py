@@ -67,7 +67,7 @@ def anna(broker):
     """The first administrator, logged in."""
     anna = browser(broker)
     body = {"code": first_code(broker), "user": "anna", "password": ANNA}
-    anna.csrf = done(anna, "POST", "/login/first", body)["csrf_token"]
+    anna.csrf = done(anna, "POST", "/login-first", body)["csrf_token"]
     return anna
 
 
@@ -82,17 +82,17 @@ def test_the_first_administrator_is_made_with_the_code_of_the_log(broker):
     wrong = "A" if code[0] != "A" else "B"
     body = {"code": wrong + code[1:], "user": "anna", "password": ANNA}
     for shown in (body["code"], "", code[:-1]):
-        status, problem = anna.ask("POST", "/login/first", {**body, "code": shown})
+        status, problem = anna.ask("POST", "/login-first", {**body, "code": shown})
         assert (status, reason(problem)) == (401, "login-failed")
-    status, problem = anna.ask("POST", "/login/first", {**body, "code": code, "password": "short"})
+    status, problem = anna.ask("POST", "/login-first", {**body, "code": code, "password": "short"})
     assert (status, problem["pointer"]) == (400, "/password")
     # Neither case nor dashes count.
-    me = done(anna, "POST", "/login/first", {**body, "code": code.lower().replace("-", " ")})
+    me = done(anna, "POST", "/login-first", {**body, "code": code.lower().replace("-", " ")})
     assert (me["user"], me["role"], me["audits"], me["must_change"]) == ("anna", "administrator", True, False)
     anna.csrf = me["csrf_token"]
     done(anna, "POST", "/users", {"name": "u", "generate": True})
     # The code is void from now on.
-    status, problem = browser(broker).ask("POST", "/login/first", {**body, "code": code, "user": "eve"})
+    status, problem = browser(broker).ask("POST", "/login-first", {**body, "code": code, "user": "eve"})
     assert (status, reason(problem)) == (401, "login-failed")
     assert done(anna, "GET", "/login/methods") == {"password": True, "first": False}
     assert [row["name"] for row in done(anna, "GET", "/people")["items"]] == ["anna"]
@@ -127,7 +127,7 @@ def test_there_is_no_code_where_a_file_has_an_administrator(of, tmp_path):
     with Broker(sets[of]) as broker:
         # The log says it before the node answers this.
         until(lambda: browser(broker).ask("GET", "/login/methods")[1]["first"] is False, what="an answer")
-        status, problem = browser(broker).ask("POST", "/login/first", {"code": "x", "user": "eve", "password": ANNA})
+        status, problem = browser(broker).ask("POST", "/login-first", {"code": "x", "user": "eve", "password": ANNA})
         assert (status, reason(problem)) == (401, "login-failed")
         broker.stop()
         assert codes(broker) == []
@@ -139,10 +139,10 @@ def test_a_new_person_has_to_choose_another_password(broker, anna):
     status, me = ben.login("ben", BEN)
     assert status == 200 and me["must_change"]
     status, problem = ben.ask("GET", "/clients")
-    assert (status, reason(problem)) == (403, "password-change"), problem
+    assert (status, reason(problem), problem["reason"]) == (403, "no-right", "password_change"), problem
     assert ben.ask("GET", "/me")[0] == 200
     for new, status in ((BEN, 400), ("short", 400), ("another one of ben", 200)):
-        answer = ben.ask("POST", "/me/password", {"old": BEN, "new": new})
+        answer = ben.ask("POST", "/own-password", {"old": BEN, "new": new})
         assert answer[0] == status, answer
     ben.csrf = answer[1]["csrf_token"]
     assert not answer[1]["must_change"]
@@ -154,7 +154,7 @@ def test_a_new_person_has_to_choose_another_password(broker, anna):
 def test_another_password_ends_the_other_sessions_of_a_person(broker, anna):
     add(anna, "ben", BEN, must_change=False)
     first, other = logged_in(broker, "ben", BEN), logged_in(broker, "ben", BEN)
-    first.csrf = done(first, "POST", "/me/password", {"old": BEN, "new": "another one of ben"})["csrf_token"]
+    first.csrf = done(first, "POST", "/own-password", {"old": BEN, "new": "another one of ben"})["csrf_token"]
     assert first.ask("GET", "/me")[0] == 200
     assert other.ask("GET", "/me")[0] == 401
     # By somebody else, and by being disabled: no session is left.
@@ -179,7 +179,7 @@ def test_wrong_old_passwords_count_as_failed_logins(broker, anna):
     guesses = iter(range(1000))
 
     def guess():
-        status, problem = ben.ask("POST", "/me/password", {"old": f"guess number {next(guesses)}", "new": "another one of ben"})
+        status, problem = ben.ask("POST", "/own-password", {"old": f"guess number {next(guesses)}", "new": "another one of ben"})
         assert status in (401, 429), problem
         return status == 429
 
@@ -252,7 +252,7 @@ def test_people_of_the_file_count_and_are_changed_there(beside):
         status, problem, _ = beside.ask(method, path, body)
         assert (status, problem["reason"]) == (409, "of_file")
     pat = logged_in(beside.broker, "pat", "password of pat")
-    status, problem = pat.ask("POST", "/me/password", {"old": "password of pat", "new": "another one of pat"})
+    status, problem = pat.ask("POST", "/own-password", {"old": "password of pat", "new": "another one of pat"})
     assert (status, problem["reason"]) == (409, "not_own")
     # Files can take the last administrator of the store away: they have their own.
     beside.command("person", "add", "cleo", "--stdin", "--keep", "--role", "administrator", input=f"{ANNA}\n")
@@ -313,12 +313,12 @@ def test_nothing_that_proves_who_somebody_is_is_told(broker):
         said.append(json.dumps(answer).encode())
         return status, answer
 
-    anna.csrf = ask(anna, "POST", "/login/first", {"code": code, "user": "anna", "password": ANNA})[1]["csrf_token"]
+    anna.csrf = ask(anna, "POST", "/login-first", {"code": code, "user": "anna", "password": ANNA})[1]["csrf_token"]
     events.request("GET", "/api/v1/events", headers={"cookie": anna.cookie})
     told = events.getresponse()
-    ask(anna, "POST", "/login/first", {"code": code, "user": "eve", "password": "password of eve"})
+    ask(anna, "POST", "/login-first", {"code": code, "user": "eve", "password": "password of eve"})
     wrong = "a wrong code that is shown"
-    ask(anna, "POST", "/login/first", {"code": wrong, "user": "eve", "password": "password of eve"})
+    ask(anna, "POST", "/login-first", {"code": wrong, "user": "eve", "password": "password of eve"})
     ask(anna, "POST", "/people", {"name": "ben", "password": BEN, "must_change": False})
     ask(anna, "POST", "/people", {"name": "ben", "password": "another for ben again"})
     ask(anna, "POST", "/people", {"name": "dan", "password": "too short"})
@@ -328,8 +328,8 @@ def test_nothing_that_proves_who_somebody_is_is_told(broker):
     wrong_hash = "$argon2id$v=19$no hash at all"
     assert ask(anna, "POST", "/people", {"name": "dan", "hash": wrong_hash})[0] == 400
     ben = logged_in(broker, "ben", BEN)
-    ask(ben, "POST", "/me/password", {"old": "a wrong one of ben", "new": "the next one of ben"})
-    ben.csrf = ask(ben, "POST", "/me/password", {"old": BEN, "new": "the next one of ben"})[1]["csrf_token"]
+    ask(ben, "POST", "/own-password", {"old": "a wrong one of ben", "new": "the next one of ben"})
+    ben.csrf = ask(ben, "POST", "/own-password", {"old": BEN, "new": "the next one of ben"})[1]["csrf_token"]
     ask(browser(broker), "POST", "/login", {"user": "ben", "password": "a guess at ben"})
     _, generated = anna.ask("POST", "/people", {"name": "fay", "generate": True})
     _, key = anna.ask("POST", "/keys", {"name": "k", "role": "operator"})
@@ -355,3 +355,26 @@ def test_nothing_that_proves_who_somebody_is_is_told(broker):
     hidden += ["a wrong one of ben", "the next one of ben", "a guess at ben", generated["secret"], code, code.replace("-", "")]
     hidden += [secret.split("_", 2)[2] for secret in secrets] + cookies + ["$argon2id"]
     assert [secret for secret in hidden if secret.encode() in text] == []
+
+
+def test_a_node_goes_by_files_only_if_it_is_so_configured(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-long-token-of-a-file\n")
+    with Broker({"control.mode": "file", "http.anonymous": "none", "http.tokenFile": str(token)}) as broker:
+        user = {"name": "u", "generate": True}
+        for path, body in (
+            ("/users", user),
+            ("/users?dry_run=true", user),
+            ("/people", {"name": "anna", "password": ANNA}),
+            ("/keys", {"name": "ci"}),
+            ("/control/import", {"format": "heraldmq/control/v1", "users": []}),
+        ):
+            status, problem = by_key(broker, "a-long-token-of-a-file", "POST", path, body)
+            assert (status, problem.get("reason")) == (409, "managed_by_file"), (path, problem)
+        status, control = by_key(broker, "a-long-token-of-a-file", "GET", "/control")
+        assert (status, control["standing"], control["files_only"]) == (200, "unused", True)
+        assert done(browser(broker), "GET", "/login/methods")["first"] is False
+    # Nobody is first by a code there either.
+    with Broker({"control.mode": "file"}) as broker:
+        assert done(browser(broker), "GET", "/login/methods")["first"] is False
+        assert codes(broker) == []

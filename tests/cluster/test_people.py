@@ -59,7 +59,7 @@ def test_a_session_counts_at_all_nodes_until_the_password_is_another_one(cluster
     assert again.login("anna", NEXT)[0] == 200
     assert statuses(cluster.nodes, again) == [200] * 3
     own = browser(third, again)
-    status, me = own.ask("POST", "/me/password", {"old": NEXT, "new": ANNA})
+    status, me = own.ask("POST", "/own-password", {"old": NEXT, "new": ANNA})
     assert status == 200, me
     assert own.cookie != again.cookie
     assert (statuses(cluster.nodes, again), statuses(cluster.nodes, own)) == ([401] * 3, [200] * 3)
@@ -144,13 +144,13 @@ def test_of_two_first_administrators_at_two_nodes_one_is_made(tmp_path):
         codes = [code(node) for node in cluster.nodes]
         assert len({*codes}) == 3
         # The code of another node is none.
-        assert browser(third).ask("POST", "/login/first", {"code": codes[0], "user": "eve", "password": ANNA})[0] == 401
+        assert browser(third).ask("POST", "/login-first", {"code": codes[0], "user": "eve", "password": ANNA})[0] == 401
         barrier, answers = threading.Barrier(2), {}
 
         def make(node, shown, user):
             asking = browser(node)
             barrier.wait()
-            answers[user] = asking.ask("POST", "/login/first", {"code": shown, "user": user, "password": ANNA})
+            answers[user] = asking.ask("POST", "/login-first", {"code": shown, "user": user, "password": ANNA})
 
         threads = [
             threading.Thread(target=make, args=(node, shown, user))
@@ -171,5 +171,5 @@ def test_of_two_first_administrators_at_two_nodes_one_is_made(tmp_path):
             assert [person["name"] for person in of_node.ask("GET", "/people")[1]["items"]] == [made]
         # No code is good any more.
         for node, shown in zip(cluster.nodes, codes):
-            status, problem = browser(node).ask("POST", "/login/first", {"code": shown, "user": "eve", "password": ANNA})
+            status, problem = browser(node).ask("POST", "/login-first", {"code": shown, "user": "eve", "password": ANNA})
             assert (status, problem["type"]) == (401, "urn:heraldmq:problem:login-failed")
