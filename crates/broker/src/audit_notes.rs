@@ -91,8 +91,13 @@ impl AuditNotes {
         Self { path, inner }
     }
 
-    /// Adds a note.
+    /// Adds a note. One that the store would refuse, with all others of its batch, is counted as lost.
     pub(crate) fn handle_note(&self, note: AuditNote) {
+        if let Err(error) = note.check() {
+            tracing::warn!(%error, action = &*note.action, "a note for the audit cannot be kept");
+            self.inner.lock().pending.lost.0 += 1;
+            return;
+        }
         let Pending { queue, lost, .. } = &mut self.inner.lock().pending;
         match queue.len() < MOST {
             true => queue.push_back(note),
@@ -321,6 +326,9 @@ mod tests {
         }
         assert_eq!(all.len(), MOST + 1);
         assert_eq!(all[MOST], "audit.lost 3");
+        notes.handle_note(note(&"x".repeat(2_000)));
+        assert_eq!(next(&notes, 9), Some((9, vec!["audit.lost 1".to_owned()])));
+        notes.handle_sent(id(9));
         notes.handle_note(note("a"));
         notes.handle_unused();
         assert_eq!(next(&notes, 1), None);

@@ -7,9 +7,10 @@ use std::time::Duration;
 use admin::cluster::NodeId;
 use admin::page::MissingReason;
 use admin::problem::{Kind, Problem};
-use admin::{LoginAttempt, LoginSession, Often, Role, SessionQuestion, Source};
+use admin::{LoginAttempt, LoginSession, Often, People, Role, SessionQuestion, Source};
 use authentication::fits;
 use control::{Address, AuditNote, By, Means, UnixMs};
+use control_view::Standing;
 use guard::{Attempt, NotNow, Shown};
 use inspection::{Answer, Question};
 use tokio::time::{Instant, sleep};
@@ -31,6 +32,13 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
     let node = &inspect.node;
     let people = node.rim.rights.people();
     let view = Arc::clone(&node.rim.control.view);
+    // Whoever is in the file can log in; by a copy of the store that may be old nobody can, whether it has the name or not.
+    let is_of_file = |people: &Arc<dyn People>| people.role(&attempt.user).is_some();
+    let is_old = view.is_refused() || view.standing() == Standing::Unconfirmed;
+    if is_old && !people.as_ref().is_some_and(is_of_file) {
+        let why = "this node does not know whether its copy of the people is current: log in at another node, or again in a moment";
+        return Err(Problem::new(Kind::NotReady, why));
+    }
     if people.is_none() && view.people().is_empty() {
         let why = "nobody can log in, because there are no people: neither in the store nor in http.userFile";
         return Err(Problem::new(Kind::LoginFailed, why));
