@@ -117,6 +117,20 @@ export async function send<Answer>(method: string, path: string, { body, abort, 
   throw new ApiError(problem);
 }
 
+/** The first lines of an answer that is lines of JSON; the rest is not read. */
+export async function firstLines(path: string, most: number, abort: AbortSignal): Promise<unknown[]> {
+  const answer = await fetch(apiUrl(path), { headers: { Accept: "application/x-ndjson" }, credentials: "same-origin", cache: "no-store", signal: AbortSignal.any([abort, AbortSignal.timeout(10_000)]) });
+  if (!answer.ok || !answer.body) throw new ApiError(asProblem(answer.status, await answer.text()));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (let ended = false; !ended && text.split("\n").length <= most;) {
+    const { done, value } = await reader.read();
+    [text, ended] = [text + (value ?? ""), done];
+  }
+  void reader.cancel();
+  return text.split("\n").slice(0, most).filter((line) => line !== "").map((line) => JSON.parse(line));
+}
+
 function silent(method: string): Problem {
   const detail = method === "GET" ? "No answer arrived. The request is sent again." : "No answer arrived. The broker may or may not have carried out the request.";
   return { type: "urn:heraldmq:problem:no-answer", title: "The broker does not answer", status: 0, detail, instance: "" };

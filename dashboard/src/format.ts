@@ -76,6 +76,12 @@ export function time(at: string | number | null | undefined, now: number, zone: 
   return moment.year === today.year ? `${day} ${clock}` : `${day} ${moment.year}`;
 }
 
+/** A day, as in 2026-11-24. */
+export function day(at: string | number, zone: Zone): string {
+  const { year, month, day: ofMonth } = parts(new Date(at), zone);
+  return `${year}-${two(month + 1)}-${two(ofMonth)}`;
+}
+
 function parts(date: Date, zone: Zone) {
   return zone === "UTC"
     ? { year: date.getUTCFullYear(), month: date.getUTCMonth(), day: date.getUTCDate(), hours: date.getUTCHours(), minutes: date.getUTCMinutes(), seconds: date.getUTCSeconds() }

@@ -36,13 +36,13 @@ export function usePages<Row>(load: (after: string | undefined, abort: AbortSign
 }
 
 /** `[` and `]` press these buttons. */
-export function Pager({ pages, what }: { pages: Pages<unknown>; what: string }) {
+export function Pager({ pages, what, many = what + "s" }: { pages: Pages<unknown>; what: string; many?: string }) {
   if (pages.value === null || (!pages.back && !pages.forward)) return null;
   const shown = pages.value.items.length;
   return (
-    <nav class="pager" aria-label={`pages of ${what}s`}>
+    <nav class="pager" aria-label={`pages of ${many}`}>
       <button type="button" data-key="[" disabled={!pages.back} onClick={() => pages.back?.()}>Previous</button>
-      <span>page {pages.number} · {plural(shown, what)}{pages.forward ? ", more follow" : ""}</span>
+      <span>page {pages.number} · {plural(shown, what, many)}{pages.forward ? ", more follow" : ""}</span>
       <button type="button" data-key="]" disabled={!pages.forward} onClick={() => pages.forward?.()}>Next</button>
     </nav>
   );

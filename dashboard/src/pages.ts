@@ -2,6 +2,7 @@
 import type { ComponentType } from "preact";
 import { AccessPage } from "./pages/access";
 import { Alarms } from "./pages/alarms";
+import { AuditPage } from "./pages/audit";
 import { Bans } from "./pages/bans";
 import { ClientPage } from "./pages/client";
 import { Clients } from "./pages/clients";
@@ -47,6 +48,7 @@ export const pages: PageEntry[] = [
   { page: "access", title: "Users and rules", group: "Access", show: AccessPage, key: "u" },
   { page: "user", title: "User", group: "Access", show: UserPage, within: "access" },
   { page: "people", title: "People & keys", group: "Access", show: PeoplePage, key: "p" },
+  { page: "audit", title: "Audit", group: "Access", show: AuditPage, key: "l" },
   { page: "nodes", title: "Nodes", group: "Cluster", show: Nodes, key: "n" },
   { page: "shards", title: "Shards", group: "Cluster", show: Shards, key: "h" },
   { page: "listeners", title: "Listeners", group: "Cluster", show: Listeners },

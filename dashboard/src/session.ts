@@ -14,6 +14,9 @@ const tabs = new BroadcastChannel("heraldmq-session");
 
 export const may = (needed: Role): boolean => me.value !== null && ranks.indexOf(me.value.role) >= ranks.indexOf(needed);
 
+/** Whoever reads the audit: administrators, and those with the right `audits`. */
+export const mayAudit = (): boolean => me.value?.audits === true || may("administrator");
+
 export async function lookWhoIsSignedIn(): Promise<void> {
   try {
     signedInAs(await ask<Me>("GET", "/me"));

@@ -76,6 +76,13 @@ const says = (page: Page, pattern: RegExp) => page.locator("main [role=status]",
 const would = (page: Page, pattern: RegExp) => page.locator("dialog .what-it-does", { hasText: pattern }).waitFor();
 const closed = (page: Page) => page.waitForSelector("dialog[open]", { state: "detached" });
 
+test("as long as nobody has changed anything, there is no audit", () => at("#/audit", async (page) => {
+  await page.locator(".answer", { hasText: "Nobody has changed anything yet." }).waitFor();
+  await page.locator("main .empty", { hasText: "The audit begins with the first user, group, rule, person or key of the store." }).waitFor();
+  assert.equal(await page.locator("main .notice").count(), 0);
+  await nothingIsFound(page, "no audit");
+}));
+
 test("a group with a rule and a user with a password decide what a client may do", async () => {
   const anonymous = await connect(undefined, undefined, "anonymous");
   await anonymous.endAsync();

@@ -72,7 +72,7 @@ const until = (page: Page, selector: string, timeout = 60_000) => page.waitForSe
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
   "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "drops?by=client", "drops?by=topic", "events", "events?kind=cluster&from=5m", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups", "shared-groups?group=%24share%2Fetl%2Fplant%2F%2B%2Ftemperature",
-  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "access", "access?tab=groups", "access?tab=rules", "user?id=nobody", "nowhere"];
+  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "access", "access?tab=groups", "access?tab=rules", "user?id=nobody", "audit", "nowhere"];
 
 /** What axe finds on the page as it is. */
 const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })

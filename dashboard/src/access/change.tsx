@@ -147,7 +147,7 @@ export function WhatItDoes({ plan, dry, what, does, clients = true }: { plan: Pl
     <>
       {dry.problem && mistakes === 0 && <Failed problem={dry.problem} again={isRetried(dry.problem) ? dry.again : undefined} />}
       <p class="what-it-does" role="status">
-        {dry.effects ? <strong>{effectsSay(dry.effects, what, does, clients)}</strong> : mistakes > 0 ? `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.` : dry.problem ? (isRetried(dry.problem) ? "What this would do is not known." : "The broker would refuse this change.") : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
+        {dry.effects ? <strong>{effectsSay(dry.effects, what, does, clients)}</strong> : mistakes > 0 ? `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.` : dry.problem ? (isRetried(dry.problem) ? "What this would do is not known." : dry.problem["reason"] === "last_administrator" ? "The broker would refuse this change: add another administrator first." : "The broker would refuse this change.") : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
       </p>
     </>
   );

@@ -7,7 +7,7 @@ import { commandOf } from "../command";
 import { middle, visible } from "../format";
 import { Change, useFirst, type Plan } from "./change";
 import { addKey, overlaps, rotateKey } from "./peoplewords";
-import { Last, RoleFields, type Made } from "./persondialogs";
+import { RoleFields, type Made } from "./persondialogs";
 import { etag } from "./words";
 
 export type KeyDeed = "rotate" | "remove";
@@ -79,18 +79,17 @@ function Rotate({ keyRow: opened, close, done }: Told & { keyRow: KeyRow }) {
   );
 }
 
-function Remove({ keyRow: opened, isLast, close, done }: Told & { keyRow: KeyRow; isLast: boolean }) {
+function Remove({ keyRow: opened, close, done }: Told & { keyRow: KeyRow }) {
   const [key, setKeyRead] = useState(opened);
   const { id, name } = key;
   return (
     <Change title={`Remove ${short(name)}?`} deed={`Remove ${short(name)}`} what="key" clients={false} danger says={`The key ${short(name)} was removed.`}
       plan={{ method: "DELETE", path: pathOf(id), ifMatch: etag(key.revision) }} command={commandOf("key remove", [id])} close={close} done={(what) => done(what)} reread={() => read(id).then(setKeyRead)}>
-      {isLast && <Last name={name} />}
       <p>The broker refuses requests with the key <code>{id}</code> from then on.</p>
     </Change>
   );
 }
 
-export function KeyDeedDialog({ deed, isLast, ...asked }: Told & { deed: KeyDeed; keyRow: KeyRow; isLast: boolean }) {
-  return deed === "rotate" ? <Rotate {...asked} /> : <Remove isLast={isLast} {...asked} />;
+export function KeyDeedDialog({ deed, ...asked }: Told & { deed: KeyDeed; keyRow: KeyRow }) {
+  return deed === "rotate" ? <Rotate {...asked} /> : <Remove {...asked} />;
 }

@@ -12,12 +12,6 @@ export const hasEnded = ({ ends_at: ends }: KeyRow, now: number): boolean => end
 const canChangeAll = ({ role, enabled, has_password: has }: PersonRow): boolean => role === "administrator" && enabled && has;
 const isAdministrative = (key: KeyRow, now: number): boolean => key.role === "administrator" && !hasEnded(key, now);
 
-/** The only one in the store who can change everything, if there is only one: the broker refuses what leaves nobody. A dry run does not say so. */
-export function lastOf(people: PersonRow[], keys: KeyRow[], now: number): PersonRow | KeyRow | null {
-  const able = [...people.filter(canChangeAll), ...keys.filter((key) => isAdministrative(key, now))].filter((row) => row.source === "store");
-  return able.length === 1 ? able[0]! : null;
-}
-
 /** `more`: not all of them are listed. */
 export function inWords(people: PersonRow[], keys: KeyRow[], now: number, more = false): string {
   const able = people.filter(canChangeAll).length + keys.filter((key) => isAdministrative(key, now)).length;

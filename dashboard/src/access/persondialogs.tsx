@@ -99,21 +99,14 @@ export function AddPerson({ close, done }: Told) {
 
 interface DeedProps extends Told {
   person: PersonRow;
-  /** Nobody else in the store can change everything. */
-  isLast: boolean;
 }
-
-/** Said before the broker refuses it. */
-export const Last = ({ name }: { name: string }) => (
-  <div class="notice warn"><span class="notice-text">{short(name)} is the only one in the store who can change everything. The broker refuses a change that leaves nobody: add another administrator first.</span></div>
-);
 
 /** What is done to oneself may end the way in. */
 function Self({ person, children }: { person: PersonRow; children: string }) {
   return me.value?.user === person.name ? <div class="notice warn"><span class="notice-text">This is you. {children}</span></div> : null;
 }
 
-function ChangePerson({ person: opened, isLast, close, done }: DeedProps) {
+function ChangePerson({ person: opened, close, done }: DeedProps) {
   const [person, setPersonRead] = useState(opened);
   const [draft, setDraft] = useState<Partial<PersonFields>>({});
   const name = person.name;
@@ -124,7 +117,6 @@ function ChangePerson({ person: opened, isLast, close, done }: DeedProps) {
   return (
     <Change title={`Change ${short(name)}`} deed={`Change ${short(name)}`} what="person" clients={false} does={changed.role ? `makes the ${person.role} ${changed.role === "viewer" ? "a" : "an"} ${changed.role}, at once` : "changes the person"} plan={plan} command={setPerson(name, changed)}
       says={`${short(name)} was changed.`} close={close} done={(what) => done(what)} reread={() => read(name).then(setPersonRead)}>
-      {changed.role && isLast && <Last name={name} />}
       {changed.role && <Self person={person}>With another role, you may not be able to take it back.</Self>}
       <RoleFields role={fields.role} audits={fields.audits} set={(change) => setDraft({ ...draft, ...change })} />
       <label class="field">Note<input value={fields.note} onInput={(event) => setDraft({ ...draft, note: event.currentTarget.value })} /></label>
@@ -148,7 +140,7 @@ function Password({ person: opened, close, done }: DeedProps) {
   );
 }
 
-function Enabled({ person: opened, isLast, enabled, close, done }: DeedProps & { enabled: boolean }) {
+function Enabled({ person: opened, enabled, close, done }: DeedProps & { enabled: boolean }) {
   const [person, setPersonRead] = useState(opened);
   const name = person.name;
   const [verb, past, does] = enabled ? ["Enable", "enabled", "enables the person"] as const : ["Disable", "disabled", "disables the person, and ends all sessions of the person"] as const;
@@ -156,20 +148,18 @@ function Enabled({ person: opened, isLast, enabled, close, done }: DeedProps & {
     <Change title={`${verb} ${short(name)}?`} deed={`${verb} ${short(name)}`} what="person" clients={false} does={does} danger={!enabled} says={`${short(name)} was ${past}.`}
       plan={{ method: "PUT", path: pathOf(name), body: { ...personFields(person), enabled }, ifMatch: at(person) }} command={commandOf(`person ${verb.toLowerCase()}`, [name])}
       close={close} done={(what) => done(what)} reread={() => read(name).then(setPersonRead)}>
-      {!enabled && isLast && <Last name={name} />}
       {!enabled && <Self person={person}>You are signed out, and only another administrator can let you in again.</Self>}
       <p>{enabled ? "The person can sign in again, with the password of before." : "The person cannot sign in until somebody enables the person again. The password and the role stay."}</p>
     </Change>
   );
 }
 
-function Remove({ person: opened, isLast, close, done }: DeedProps) {
+function Remove({ person: opened, close, done }: DeedProps) {
   const [person, setPersonRead] = useState(opened);
   const name = person.name;
   return (
     <Change title={`Remove ${short(name)}?`} deed={`Remove ${short(name)}`} what="person" clients={false} danger says={`${short(name)} was removed.`}
       plan={{ method: "DELETE", path: pathOf(name), ifMatch: at(person) }} command={commandOf("person remove", [name])} close={close} done={(what) => done(what)} reread={() => read(name).then(setPersonRead)}>
-      {isLast && <Last name={name} />}
       <Self person={person}>You are signed out.</Self>
       <p>The person is removed with the password, and signed out at all nodes. Keys that the person has made stay.</p>
     </Change>

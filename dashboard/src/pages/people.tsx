@@ -5,7 +5,7 @@ import { get } from "../api";
 import { AddKey, KeyDeedDialog, type KeyDeed } from "../access/keydialogs";
 import { ShownOnce } from "../access/change";
 import { AddPerson, PersonDeedDialog, type Made, type PersonDeed } from "../access/persondialogs";
-import { hasEnded, inWords, lastOf } from "../access/peoplewords";
+import { hasEnded, inWords } from "../access/peoplewords";
 import { isReachable } from "../access/words";
 import { clusterNow } from "../clock";
 import { commandOf } from "../command";
@@ -13,6 +13,7 @@ import { Action } from "../dialog";
 import { middle, unknown, visible } from "../format";
 import { Empty, Head, Told, isStale } from "../notices";
 import { usePolled } from "../poll";
+import { link } from "../route";
 import { may, me } from "../session";
 import { accountOpen, askToSignIn } from "../signin";
 import { Table } from "../table";
@@ -57,16 +58,16 @@ function All() {
         <People rows={now.people} stale={isStale(polled)} ask={setAsked} />
         <Keys rows={now.keys} stale={isStale(polled)} ask={setAsked} />
       </>}
-      <Dialogs asked={asked} last={now && lastOf(now.people, now.keys, clusterNow())} {...tells} />
+      <Dialogs asked={asked} {...tells} />
       {made && <MadeOnce made={made} close={() => setMade(null)} />}
     </>
   );
 }
 
-function Dialogs({ asked, last, ...tells }: { asked: Asked | null; last: PersonRow | KeyRow | null; close(): void; done(what: string, made?: Made): void }) {
+function Dialogs({ asked, ...tells }: { asked: Asked | null; close(): void; done(what: string, made?: Made): void }) {
   if (!asked) return null;
-  if ("person" in asked) return <PersonDeedDialog isLast={last !== null && !("id" in last) && last.name === asked.person.name} {...asked} {...tells} />;
-  if ("keyRow" in asked) return <KeyDeedDialog isLast={last !== null && "id" in last && last.id === asked.keyRow.id} {...asked} {...tells} />;
+  if ("person" in asked) return <PersonDeedDialog {...asked} {...tells} />;
+  if ("keyRow" in asked) return <KeyDeedDialog {...asked} {...tells} />;
   return asked.deed === "add person" ? <AddPerson {...tells} /> : <AddKey {...tells} />;
 }
 
@@ -89,6 +90,7 @@ function People({ rows, stale, ask }: { rows: PersonRow[]; stale: boolean; ask(a
           { head: "Password", width: 14, cell: (row) => (!row.has_password ? "none" : row.must_change ? "to be changed" : "set") },
           { head: "Known in", width: 9, cell: (row) => <Source of={row.source} file="http.userFile" /> },
           { head: "Note", width: 14, cell: (row) => <span title={visible(row.note)}>{middle(visible(row.note), 40)}</span> },
+          { head: "Changes", width: 9, cell: (row) => <a href={link("audit", { target: row.name, action: "person." })} aria-label={`changes of ${visible(row.name).slice(0, 60)}`}>changes</a> },
           { head: "Actions", width: 42, figure: true, cell: (row) => (
             <span class="in-place end">
               {deed(row, "change", "Change…")}
@@ -117,6 +119,7 @@ function Keys({ rows, stale, ask }: { rows: KeyRow[]; stale: boolean; ask(asked:
           { head: "Ends", width: 14, by: (row) => row.ends_at, cell: (row) => (row.ends_at === null ? "never" : hasEnded(row, clusterNow()) ? <State is="refused" say="has ended" /> : <Moment at={row.ends_at} />) },
           { head: "Old secret until", width: 16, cell: (row) => (row.old_secret_ends_at !== null && Date.parse(row.old_secret_ends_at) > clusterNow() ? <Moment at={row.old_secret_ends_at} /> : unknown) },
           { head: "Known in", width: 9, cell: (row) => <Source of={row.source} file="http.keyFile" /> },
+          { head: "Changes", width: 9, cell: (row) => <a href={link("audit", { target: row.id, action: "key." })} aria-label={`changes of ${visible(row.name).slice(0, 60)}`}>changes</a> },
           { head: "Actions", width: 22, figure: true, cell: (row) => <span class="in-place end">{deed(row, "rotate", "Rotate…")}{deed(row, "remove", "Remove…")}</span> },
         ]} />}
     </section>

@@ -13,6 +13,7 @@ import { count, middle, plural, visible, words } from "../format";
 import { Empty, Failed, Head, Partial, Told, isStale } from "../notices";
 import { usePolled, type Polled } from "../poll";
 import { link, route } from "../route";
+import { mayAudit } from "../session";
 import { Table } from "../table";
 import { Fact, Foreign, Moment, State } from "../text";
 
@@ -71,7 +72,7 @@ export function UserPage() {
         <span data-copy={name}>{gone ? "There is no user of this name in the store of users. It may be in a file, a database or a token." : found && sentence(found.user, connected)}</span>
       </Head>
       <Told>{told}</Told>
-      {gone && <p><a href={link("access", { prefix: name.slice(0, 200) })}>Users whose names begin so</a> · <a href={link("clients", { user: name })}>clients with this user name</a></p>}
+      {gone && <p><a href={link("access", { prefix: name.slice(0, 200) })}>Users whose names begin so</a> · <a href={link("clients", { user: name })}>clients with this user name</a>{mayAudit() && <> · <a href={changesOf(name)}>what was changed</a></>}</p>}
       {found && <>
         <Facts user={found.user} stale={isStale(polled)} />
         <Rights name={name} found={found} connected={connected?.ids ?? null} clients={clients} />
@@ -82,6 +83,8 @@ export function UserPage() {
     </>
   );
 }
+
+const changesOf = (name: string) => link("audit", { target: name, action: "user." });
 
 const unnamed = (name: string): Problem => ({ type: "about:blank", title: "This user has no page", status: 0, instance: "",
   detail: name === "" ? "The link names no user." : `Browsers cannot name the user "${name}" in a path. ${commandOf("user show", [name])} shows it.` });
@@ -113,7 +116,7 @@ function Facts({ user, stale }: { user: AccessUser; stale: boolean }) {
       <section><h2>Record</h2><dl>
         <Fact name="Groups">{user.groups.length === 0 ? "none" : user.groups.map((group, n) => <span key={group}>{n > 0 && ", "}<Foreign text={group} href={link("access", { group })} /></span>)}</Fact>
         <Fact name="Note">{user.note === "" ? "none" : visible(user.note)}</Fact>
-        <Fact name="Revision">{count(user.revision)}</Fact>
+        <Fact name="Revision">{count(user.revision)}{mayAudit() && <> · <a href={changesOf(user.name)}>what was changed</a></>}</Fact>
       </dl></section>
     </div>
   );
