@@ -62,7 +62,7 @@ export function fieldLines(field: AuditField, showTime: (ms: number) => string):
   return [...(found?.removed ?? []).map((line) => ({ mark: "−" as const, line })), ...(found?.added ?? []).map((line) => ({ mark: "+" as const, line }))];
 }
 
-const longest = 110;
+const longest = 72;
 /** Whether the fields are too long for a line. */
 export const isLong = (fields: AuditField[], says: string): boolean => says.length > longest || fields.some(isOfLines);
 

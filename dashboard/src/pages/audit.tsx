@@ -107,14 +107,14 @@ function Entries({ query, isAlone, isFiltered, nameOf }: { query: Record<string,
       {isAlone && <Notices polled={pages} />}
       {pages.value && rows.length === 0
         ? <Empty>{pages.forward ? "None of the entries that were looked at matches; Next looks at earlier ones." : isFiltered ? "No entry matches. Names and targets have to be typed in full; actions are found by their beginning." : "There are no entries."}</Empty>
-        : <Table label="Audit" open choose="audit" rows={rows} keyOf={(row) => row.number} stale={isStale(pages)} columns={[
-          { head: "When", width: 14, cell: (row) => <Moment at={row.at} /> },
-          { head: "Who", width: 24, cell: (row) => <Who row={row} nameOf={nameOf} /> },
-          { head: "From", width: 15, cell: (row) => (row.address === null ? <span title="not over a network">{unknown}</span> : <Foreign text={row.address} most={24} />) },
+        : <Table label="Entries of the audit" open choose="audit" rows={rows} keyOf={(row) => row.number} stale={isStale(pages)} columns={[
+          { head: "When", width: 12, cell: (row) => <Moment at={row.at} /> },
+          { head: "Who", width: 17, cell: (row) => <span class="wrap"><Who row={row} nameOf={nameOf} /></span> },
+          { head: "From", width: 13, cell: (row) => (row.address === null ? <span title="not over a network">{unknown}</span> : <Foreign text={row.address} most={24} />) },
           { head: "Action", width: 15, cell: (row) => <code>{visible(row.action)}</code> },
-          { head: "Target", width: 20, cell: (row) => <Target row={row} /> },
+          { head: "Target", width: 15, cell: (row) => <Target row={row} /> },
           { head: "What", cell: (row) => <What row={row} /> },
-          { head: "Node", width: 10, cell: (row) => visible(nameOf(row.node)) },
+          { head: "Node", width: 9, cell: (row) => visible(nameOf(row.node)) },
         ]} />}
       <Pager pages={pages} what="entry" many="entries" />
     </>
