@@ -93,11 +93,12 @@ pub(super) async fn log_in(inspect: &Arc<Inspect>, attempt: LoginAttempt) -> Res
         Err(cause) => {
             let now_ms = node.rim.clock.now_ms();
             turn.failed(now_ms);
+            // One entry a minute, whoever tries: strangers must not push others out of the audit. The list of refused logins has who.
             node.rim.audit_notes.handle_often(Often {
                 action: "login.failed".to_owned(),
-                name: shown.to_string(),
-                means: Means::Person,
-                address: peer.map(|peer| peer.ip().to_canonical().to_string()),
+                name: String::new(),
+                means: Means::Node,
+                address: None,
             });
             tell_refused(node, peer, &user, cause);
             if let Some(left_out) = node.lines.refusals.take(now_ms) {
