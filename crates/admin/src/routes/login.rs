@@ -182,7 +182,8 @@ pub(super) async fn first(
                 "somebody can change everything already, or this node does not know yet: the code is good for nothing"
             }
         };
-        tracing::warn!(
+        // Strangers may try as often as they like.
+        tracing::debug!(
             peer = peer.map(tracing::field::display),
             "a code for the first administrator was refused"
         );
