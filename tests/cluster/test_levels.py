@@ -350,7 +350,7 @@ def test_the_program_before_is_refused_after_the_level(cluster, load):
         waits = beside(
             load, until, lambda: stranger.broker.find("waits for a member of the cluster to join"), DEADLINE_S
         )
-        refused = r"it speaks the versions 1 to \d of the protocol, the one that refuses (\d+) to \1$"
+        refused = r"it speaks the versions 1 to \d+ of the protocol, the one that refuses (\d+) to \1$"
         assert re.search(refused, waits[0]["tried"]), waits
         stranger.kill()
     assert {member["node"] for member in first.status()["nodes"]} == members
