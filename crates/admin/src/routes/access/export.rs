@@ -2,11 +2,13 @@
 //!
 //! Invariant: the view is locked for some thousand users at a time, and the text is never in memory as a whole.
 
+use std::time::SystemTime;
+
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use control::Records;
+use control::{AuditNote, Records};
 use control_document::Export;
 use control_view::View;
 use futures_util::stream::unfold;
@@ -18,7 +20,7 @@ use super::asked::tagged;
 use super::current::Current;
 use crate::api_state::ExportTurn;
 use crate::problem::{Kind, Problem};
-use crate::rights::{Caller, Gate, Role, refuse};
+use crate::rights::{Caller, Gate, Role, refuse, unix_ms};
 use crate::routes::input::{Params, word};
 use crate::streams::StreamTurn;
 
@@ -62,6 +64,15 @@ pub(crate) async fn export(
             peer = caller.peer.map(tracing::field::display),
             "users are exported with their hashes"
         );
+        // Nothing changes, and whoever has the hashes can guess passwords elsewhere.
+        let trail = access.trail();
+        trail.note(AuditNote {
+            at: unix_ms(SystemTime::now()),
+            by: caller.by(trail.node()),
+            action: "control.export".into(),
+            target: "with_secrets".into(),
+            fields: Box::default(),
+        });
     }
     let view = access.view();
     let records = spawn_blocking(move || copy(&view));

@@ -178,6 +178,29 @@ async fn what_changes_no_record_is_noted_and_what_is_done_often_is_counted() {
 }
 
 #[tokio::test]
+async fn an_export_with_hashes_is_noted() {
+    let stage = stage_with(1).await;
+    for (query, notes) in [("", 0), ("?with_secrets=true", 1)] {
+        let path = format!("/api/v1/control/export{query}");
+        let export = stage.send("GET", &path, &Value::Null).await;
+        assert_eq!(export.status, StatusCode::OK, "{}", export.text);
+        assert_eq!(stage.store.trail.notes.lock().len(), notes, "{query}");
+    }
+    let note = stage.store.trail.notes.lock()[0].clone();
+    assert_eq!(
+        (&*note.action, &*note.by.name),
+        ("control.export", "administrator")
+    );
+    let key = stage.key(Role::Operator).map(str::to_owned);
+    let path = "/api/v1/control/export?with_secrets=true";
+    let refused = stage
+        .ask(request("GET", path, &Value::Null, key.as_deref()))
+        .await;
+    assert_eq!(refused.problem(), "no-right");
+    assert_eq!(stage.store.trail.notes.lock().len(), 1);
+}
+
+#[tokio::test]
 async fn whoever_may_audit_reads_the_audit_and_changes_nothing_more() {
     let stage = stage_with(1).await;
     let made = stage
