@@ -17,6 +17,7 @@ use openraft::{Config, EmptyNode, Raft, ReadPolicy, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use crate::catch_up::Met;
 use crate::floor::Floor;
 use crate::group_log::GroupLog;
 use crate::keep::KeptBack;
@@ -100,6 +101,7 @@ pub struct Group<C: Command> {
     /// As of [`crate::rpc::Append`].
     pub(crate) wanted_from: Arc<AtomicU64>,
     pub(crate) positions: Arc<Positions>,
+    pub(crate) met: Met,
     pub(crate) log: GroupLog<C>,
     wal: Arc<Wal>,
     kept_back: Mutex<KeptBack>,
@@ -190,6 +192,7 @@ impl<C: Command> Group<C> {
             _floor: floor,
             raft,
             positions,
+            met: Met::default(),
             contacts: AtomicU64::new(0),
         })
     }

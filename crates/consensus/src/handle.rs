@@ -112,6 +112,7 @@ impl<C: Command> Group<C> {
             }
             return Err("what is applied here is not in the leader's log".to_owned());
         }
+        self.met.handle_leader(append.request.leader_commit);
         let answer = self.raft.append_entries(append.request).await;
         Ok(match answer.map_err(|error| error.to_string())? {
             AppendEntriesResponse::Success => {

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod catch_up;
 mod check;
 mod command;
 mod disk;
@@ -66,6 +67,7 @@ mod view;
 mod wal;
 
 pub use blocking::blocking;
+pub use catch_up::CatchUp;
 pub use check::{Damage, Finding};
 pub use command::{Command, CorruptCommand};
 pub use files::{File, Files};

@@ -37,6 +37,7 @@ mod simulation;
 mod splitting;
 mod storage;
 
+pub use api::catching_up::{CatchingUp, LateReplica};
 pub use api::control::{AuditPart, BeginError, CONTROL_OPEN_FILES, ControlStore};
 pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};

@@ -8,6 +8,7 @@
 //!
 //! Read next: `store.rs`.
 
+pub(crate) mod catching_up;
 pub(crate) mod cluster;
 pub(crate) mod control;
 pub(crate) mod error;

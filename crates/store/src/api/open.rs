@@ -17,6 +17,7 @@ use store_state::retain::RetainMachine;
 use store_state::session::SessionMachine;
 use tokio::sync::{Semaphore, watch};
 
+use crate::api::catching_up::{CatchingUp, CatchingUpShards};
 use crate::api::control::{CONTROL_OPEN_FILES, ControlStore, has_begun};
 use crate::api::error::{OpenError, because};
 use crate::api::levels::{LeveledShards, Levels};
@@ -120,6 +121,8 @@ impl Store {
         settle_level(&folder, is_new, options.level, || {
             shown(&places.inbox.tables, &log)
         })?;
+        let groups = log.group_ids().into_iter();
+        let replicas: Vec<_> = groups.filter_map(shard_of_group).collect();
         let had_begun = has_begun(&log, &places.session.tables);
         let (threads, starts) = StoreThreads::new(ThreadCounts {
             first: options.threads,
@@ -189,9 +192,16 @@ impl Store {
             control: Arc::clone(&control),
             had_begun,
         };
+        let catching_up = PerStore {
+            session: Arc::clone(&session) as Arc<dyn CatchingUpShards>,
+            inbox: Arc::clone(&inbox) as Arc<dyn CatchingUpShards>,
+            retain: Arc::clone(&retain) as Arc<dyn CatchingUpShards>,
+            control: Arc::clone(&control) as Arc<dyn CatchingUpShards>,
+        };
         let store = Self {
             levels,
             control_store,
+            catching_up: CatchingUp::new(catching_up, replicas.into_iter()),
             session,
             inbox,
             retain,

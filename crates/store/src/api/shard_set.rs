@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use consensus::Group;
+use consensus::{CatchUp, Group};
 use store_state::api::{ShardNumber, ShardRef, ShardRefs, Slot};
 use store_state::{ChildShard, CorrelationId, Level, SlotRange};
 
+use crate::api::catching_up::CatchingUpShards;
 use crate::api::levels::{LeveledShards, ReplicaFault};
 use crate::api::listener::Listener;
 use crate::api::shard_info::ShardInfo;
@@ -284,6 +285,19 @@ impl<M: Kind> ShardSet<M> {
                 }
                 concerns
             });
+        }
+    }
+}
+
+impl<M: Kind> CatchingUpShards for ShardSet<M> {
+    fn catch_up(&self, number: ShardNumber) -> Option<CatchUp> {
+        match self.get(number) {
+            None => Some(CatchUp::Done),
+            Some(shard) if shard.fault.get().is_some() => Some(CatchUp::Done),
+            Some(shard) => {
+                let group = shard.routing.group.borrow();
+                group.as_ref().map(|group| group.catch_up())
+            }
         }
     }
 }

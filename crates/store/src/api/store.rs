@@ -25,6 +25,7 @@ use store_state::session::SessionMachine;
 use store_state::session::inspect::away_before;
 use tokio::sync::watch;
 
+use crate::api::catching_up::CatchingUp;
 use crate::api::control::ControlStore;
 use crate::api::levels::Levels;
 use crate::api::listener::Listener;
@@ -61,6 +62,8 @@ pub struct Store {
     pub levels: Levels,
     /// Users, groups and rules.
     pub control_store: ControlStore,
+    /// The replicas of the start that have not caught up yet.
+    pub catching_up: CatchingUp,
     pub(super) log: Arc<Log>,
     pub(super) condition: watch::Receiver<Condition>,
     pub(super) stop: watch::Sender<Stop>,
