@@ -173,7 +173,7 @@ def test_a_node_without_host_and_secret_serves_and_says_that_it_is_open():
 @pytest.mark.skipif(not may_be_apart(), reason="only root has a network of its own")
 @pytest.mark.parametrize(
     "number, says",
-    [(1, "ready"), (2, "waits for a member of the cluster to join"), (3, "waits for a member of the cluster to join")],
+    [(1, "waits for other nodes before it founds a cluster"), (2, "waits for a member of the cluster to join"), (3, "waits for a member of the cluster to join")],
 )
 def test_a_node_starts_with_the_file_as_printed(number, says):
     """In a network of its own, where the machine has the address of one of the seeds, and is the only one."""

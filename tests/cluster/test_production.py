@@ -78,6 +78,8 @@ class Production:
             data_dir=self.folder / f"data{number}",
             host=node.place.address,
             prefix=node.place.prefix,
+            # It waits for the others to be there.
+            ready=False,
         )
         self.cluster.processes.append(node.broker)
 

@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -78,6 +78,8 @@ pub(crate) struct Clustered {
     own_name_seed: u64,
     /// Somebody has said that the data folder is to be taken as it is.
     accepts_folder: bool,
+    /// The data folder has the sessions of a node that ran alone, and belongs to no cluster: it can found one.
+    keeps_own: Option<PathBuf>,
     /// The latest starts of the others.
     incarnations: Mutex<BTreeMap<u64, u64>>,
     /// The others that have been told of in the log, and whether they were down then.
@@ -122,6 +124,8 @@ impl Clustered {
             name_seed: OnceLock::new(),
             own_name_seed: folder.name_seed(),
             accepts_folder,
+            keeps_own: (folder.has_founded() && !config.data_dir.join(cluster::RECORD).exists())
+                .then(|| config.data_dir.clone()),
             incarnations: Mutex::default(),
             told: Mutex::default(),
             turns: AtomicUsize::default(),
@@ -364,16 +368,27 @@ impl Clustered {
 
 /// The configuration with `clusterConfig.host`, which is found where it is not set. Waits for a route to the seeds; `None`:
 /// `give_up` became true before there was one.
-pub(crate) fn with_host<'a>(config: &'a Config, give_up: &AtomicBool) -> Option<Cow<'a, Config>> {
+///
+/// # Errors
+/// The system gives no runtime.
+pub(crate) fn with_host<'a>(
+    config: &'a Config,
+    give_up: &AtomicBool,
+) -> Result<Option<Cow<'a, Config>>, StartError> {
     let cluster = &config.cluster_config;
     if cluster.host.is_some() {
-        return Some(Cow::Borrowed(config));
+        return Ok(Some(Cow::Borrowed(config)));
     }
     let seeds = cluster.seed_endpoints.iter().map(ToString::to_string);
     let domain = cluster.cluster_domain_name.iter();
     let named = domain.map(|name| format!("{name}:{}", cluster.port));
     let endpoints: Vec<String> = seeds.chain(named).collect();
-    let host = cluster::own_address(&endpoints, give_up)?.to_string();
+    let address = cluster::own_address(&endpoints, give_up).map_err(StartError::System)?;
+    Ok(address.map(|address| Cow::Owned(at(config, address))))
+}
+
+fn at(config: &Config, address: IpAddr) -> Config {
+    let host = address.to_string();
     tracing::info!(
         host,
         "clusterConfig.host is not set: other nodes reach this one at the address of the seed that it is, or where its \
@@ -381,7 +396,7 @@ pub(crate) fn with_host<'a>(config: &'a Config, give_up: &AtomicBool) -> Option<
     );
     let mut config = config.clone();
     config.cluster_config.host = Host::new(&host);
-    Some(Cow::Owned(config))
+    config
 }
 
 /// What people call this node; its host's name unless the configuration has another.
@@ -422,7 +437,7 @@ fn options(
         incarnation: folder.incarnation(),
         env: cluster.env.clone(),
         host: host.to_owned(),
-        listen: host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        listen: host.parse().ok(),
         port: cluster.port,
         seeds: cluster
             .seed_endpoints
@@ -431,6 +446,7 @@ fn options(
             .collect(),
         domain: cluster.cluster_domain_name.clone(),
         bootstrap: config.bootstrap,
+        found_after: cluster.found_after.unwrap_or(Duration::ZERO),
         accepts_folder: false,
         folder: config.data_dir.clone(),
         security: security(cluster)?,
@@ -586,6 +602,9 @@ impl Handler for Clustered {
     }
 
     fn welcomed(&self, welcome: &Bytes) -> Result<(), String> {
+        if let Some(folder) = &self.keeps_own {
+            return Err(StartError::NotEmpty(folder.clone()).to_string());
+        }
         let welcome = Welcome::decode(welcome).map_err(|error| error.to_string())?;
         let _ = self.shards.set(welcome.shards);
         let _ = self.name_seed.set(welcome.name_seed);

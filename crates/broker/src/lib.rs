@@ -232,7 +232,7 @@ impl Broker {
         if folder.has_founded() && !config.bootstrap && !is_member {
             return Err(StartError::NotEmpty(config.data_dir.clone()));
         }
-        let Some(config) = clustered::with_host(config, &give_up) else {
+        let Some(config) = clustered::with_host(config, &give_up)? else {
             return Err(StartError::Cluster(cluster::StartError::GivenUp));
         };
         let config = config.as_ref();

@@ -85,7 +85,8 @@ impl fmt::Display for StartError {
             Self::NotEmpty(folder) => write!(
                 f,
                 "cannot join the cluster: {} holds the sessions of a node that ran alone; \
-                 `bootstrap: true` founds a cluster with them, an empty folder joins one",
+                 `bootstrap: true` founds a cluster with them where clusterConfig names no member of another one, an empty \
+                 folder joins one",
                 folder.display()
             ),
             Self::Member(folder) => write!(

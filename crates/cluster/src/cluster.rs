@@ -1,21 +1,22 @@
 //! A node's part in its cluster, from start to end.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, UdpSocket, lookup_host};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
 
 use crate::links::listen;
-use crate::members::list::{INFO_LIMIT, Members, Spoken, State};
+use crate::links::names::Names;
+use crate::members::list::{INFO_LIMIT, Members, Place, Spoken, State};
 use crate::membership::error::{EvictError, InfoError, StartError, VersionError};
 use crate::membership::{confirm, gossip, join, upkeep};
 use crate::options::{Options, Security};
@@ -27,11 +28,14 @@ use crate::state::shared::Shared;
 use crate::state::stats::LinkReading;
 use crate::state::tls::{Tls, check_own_name};
 
-/// Seeds that can be added, at most.
-const MORE_SEEDS_LIMIT: usize = 64;
-
 /// How often members are looked at while this node is not admitted.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Between two look-ups of this node's own name, while it has no address.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// Between two lines in the log that say that it has none.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a node that stops waits until the others know how far it has come.
 const END: Duration = Duration::from_secs(1);
@@ -256,12 +260,7 @@ impl Cluster {
     /// Another address, `host:port`, to look for members at while some are not in reach. The oldest of more
     /// than 64 is forgotten.
     pub fn add_seed(&self, endpoint: &str) {
-        let mut seeds = self.shared.more_seeds.lock();
-        seeds.retain(|seed| seed != endpoint);
-        if seeds.len() >= MORE_SEEDS_LIMIT {
-            seeds.remove(0);
-        }
-        seeds.push(endpoint.to_owned());
+        self.shared.seeds.add(endpoint);
     }
 
     /// Refuses a node for ever, here and, by gossip, everywhere. Returns when that is on the disk.
@@ -283,9 +282,9 @@ impl Cluster {
     pub fn stop_in_order(&self) {
         self.set_state(State::Stopping);
         let gossip = 2 * self.shared.options.timings.gossip;
-        let told = std::time::Instant::now() + gossip;
+        let told = Instant::now() + gossip;
         confirm::tell_end(&self.shared, END);
-        thread::sleep(told.saturating_duration_since(std::time::Instant::now()));
+        thread::sleep(told.saturating_duration_since(Instant::now()));
         self.stop();
     }
 
@@ -458,31 +457,80 @@ struct GossipSocket {
 
 async fn start(shared: &Arc<Shared>) -> Result<GossipSocket, StartError> {
     let options = &shared.options;
-    let address = own_address(options).await?;
+    let addresses = own_addresses(options, &shared.place(), &shared.seeds.names).await?;
+    let address = addresses.first().copied();
+    let address = address.expect("a name that was resolved has an address");
     if !options.security.admits(address.ip()) {
         return Err(StartError::PublicHost(options.host.clone(), address.ip()));
     }
-    let listen = SocketAddr::new(options.listen, options.port);
-    let cannot = |error| StartError::Listen(listen, error);
-    let listener = TcpListener::bind(listen).await.map_err(cannot)?;
-    let socket = UdpSocket::bind(listen).await.map_err(cannot)?;
+    let (listener, socket) = open(options, &addresses).await?;
+    shared.seeds.set_own(addresses);
     tokio::spawn(listen::run(shared.clone(), listener));
     let is_first = join::belong(shared).await?;
     confirm::begin(shared, is_first).await?;
     Ok(GossipSocket { socket, address })
 }
 
-async fn own_address(options: &Options) -> Result<SocketAddr, StartError> {
-    let Options { host, port, .. } = options;
-    let no = |error| StartError::Host(host.clone(), error);
-    let found = lookup_host((host.as_str(), *port)).await.map_err(no)?;
-    let mut found = found.filter(|found| found.is_ipv4() == options.listen.is_ipv4());
-    let missing = || {
-        no(io::Error::other(
-            "it has no address of the kind that is listened on",
-        ))
+/// The addresses of the name that the others reach this node by. A name may come later than its node: it is waited for.
+async fn own_addresses(
+    options: &Options,
+    place: &Place,
+    names: &Names,
+) -> Result<Vec<SocketAddr>, StartError> {
+    let Options { host, give_up, .. } = options;
+    let is_fitting = |found: &SocketAddr| {
+        let listen = options.listen;
+        listen.is_none_or(|listen| listen.is_ipv4() == found.is_ipv4())
     };
-    found.next().ok_or_else(missing)
+    let mut said: Option<Instant> = None;
+    while !give_up.load(Relaxed) {
+        let problem = match names.look_up(&place.address).await {
+            Ok(mut found) => {
+                found.retain(is_fitting);
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+                "it has no address of the kind that is listened on".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        if said.is_none_or(|said| said.elapsed() >= PATIENCE) {
+            tracing::warn!(host, problem, "waits for the address of clusterConfig.host");
+            said = Some(Instant::now());
+        }
+        tokio::time::sleep(ROUND).await;
+    }
+    Err(StartError::GivenUp)
+}
+
+/// Opens the port for links and the one for gossip. On all addresses those of IPv6 are included if the name has one; a machine
+/// without IPv6 listens on IPv4.
+async fn open(
+    options: &Options,
+    own: &[SocketAddr],
+) -> Result<(TcpListener, UdpSocket), StartError> {
+    let any = |ip: IpAddr| SocketAddr::new(ip, options.port);
+    let v4 = any(Ipv4Addr::UNSPECIFIED.into());
+    let v6 = any(Ipv6Addr::UNSPECIFIED.into());
+    let places = match options.listen {
+        Some(listen) => vec![any(listen)],
+        None if own.iter().all(SocketAddr::is_ipv4) => vec![v4],
+        None if own.iter().all(SocketAddr::is_ipv6) => vec![v6],
+        None => vec![v6, v4],
+    };
+    let mut failed = None;
+    for at in places {
+        let both = async {
+            let listener = TcpListener::bind(at).await?;
+            let socket = UdpSocket::bind(at).await?;
+            io::Result::Ok((listener, socket))
+        };
+        match both.await {
+            Ok(both) => return Ok(both),
+            Err(error) => failed = Some(StartError::Listen(at, error)),
+        }
+    }
+    Err(failed.expect("there is a place to listen on"))
 }
 
 async fn serve(shared: &Arc<Shared>, GossipSocket { socket, address }: GossipSocket) {

@@ -21,6 +21,7 @@ fn party(node: u64) -> Party {
         instance: node,
         history: Default::default(),
         versions: Versions::FIRST,
+        founds: false,
     };
     Party::new(identity, None)
 }

@@ -22,16 +22,19 @@ pub struct Options {
     pub env: String,
     /// The address or name that other nodes reach this one by.
     pub host: String,
-    /// The address to listen on.
-    pub listen: IpAddr,
+    /// The address to listen on. `None`: all of this machine, of IPv4, IPv6 or both as `host` has.
+    pub listen: Option<IpAddr>,
     /// The port of links (TCP) and gossip (UDP), here and in `domain`.
     pub port: u16,
     /// Other nodes, `host:port`.
     pub seeds: Vec<String>,
     /// A name that resolves to the addresses of other nodes.
     pub domain: Option<String>,
-    /// Whether this node begins a new cluster, if it belongs to none.
+    /// Whether this node begins a new cluster, if it belongs to none, no member lets it in, and each other address of the seeds
+    /// and the domain has proven to be a node without a cluster.
     pub bootstrap: bool,
+    /// How long such a node waits for members that dial it, if it knows no other node.
+    pub found_after: Duration,
     /// Somebody has said that the data folder is to be taken as it is, though it may be an old copy: no majority of the
     /// members is waited for, and what the folder remembers of the others' folders is forgotten. Counts for this start.
     pub accepts_folder: bool,

@@ -11,10 +11,13 @@
 //! Nothing is sent: a UDP socket that is connected has the address that the route begins at.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use crate::links::names::Names;
 
 /// Between two looks while there is no route.
 const ROUND: Duration = Duration::from_millis(500);
@@ -23,12 +26,25 @@ const ROUND: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks for a route to one of `endpoints`, each `host:port`, in their order, until there is one: at the start of a machine
-/// its network or the names may come later. `None`: `give_up` became true before.
-#[must_use]
-pub fn own_address(endpoints: &[String], give_up: &AtomicBool) -> Option<IpAddr> {
+/// its network or the names may come later. `None`: `give_up` became true before. Blocks.
+///
+/// # Errors
+/// The system gives no runtime.
+pub fn own_address(endpoints: &[String], give_up: &AtomicBool) -> io::Result<Option<IpAddr>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let address = runtime.block_on(find(endpoints, give_up));
+    // A look-up that goes on is not waited for.
+    runtime.shutdown_background();
+    Ok(address)
+}
+
+async fn find(endpoints: &[String], give_up: &AtomicBool) -> Option<IpAddr> {
+    let names = Names::default();
     let mut said: Option<Instant> = None;
     while !give_up.load(Relaxed) {
-        match look(endpoints) {
+        match look(endpoints, &names).await {
             Ok(address) => return Some(address),
             Err(problems) if said.is_none_or(|said| said.elapsed() >= PATIENCE) => {
                 let tried = problems.join("; ");
@@ -40,16 +56,17 @@ pub fn own_address(endpoints: &[String], give_up: &AtomicBool) -> Option<IpAddr>
             }
             Err(_) => {}
         }
-        thread::sleep(ROUND);
+        tokio::time::sleep(ROUND).await;
     }
     None
 }
 
-fn look(endpoints: &[String]) -> Result<IpAddr, Vec<String>> {
+async fn look(endpoints: &[String], names: &Names) -> Result<IpAddr, Vec<String>> {
     let mut problems = Vec::new();
     let mut seeds = Vec::new();
-    for endpoint in endpoints {
-        match endpoint.to_socket_addrs() {
+    let looks = endpoints.iter().map(|endpoint| names.look_up(endpoint));
+    for (endpoint, look) in endpoints.iter().zip(join_all(looks).await) {
+        match look {
             Err(error) => problems.push(format!("{endpoint}: {error}")),
             Ok(addresses) => seeds.extend(addresses),
         }
@@ -120,7 +137,12 @@ mod tests {
 
     fn check(endpoints: &[&str], expect: Result<&str, usize>) {
         let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
-        let found = look(&endpoints).map(|address| address.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let found = runtime.block_on(look(&endpoints, &Names::default()));
+        let found = found.map(|address| address.to_string());
         let found = found.as_deref().map_err(Vec::len);
         assert_eq!(found, expect, "{endpoints:?}");
     }
@@ -185,6 +207,7 @@ mod tests {
     #[test]
     fn who_gives_up_waits_for_no_route() {
         let endpoints = ["without-a-port".to_owned()];
-        assert_eq!(own_address(&endpoints, &AtomicBool::new(true)), None);
+        let found = own_address(&endpoints, &AtomicBool::new(true));
+        assert_eq!(found.unwrap(), None);
     }
 }

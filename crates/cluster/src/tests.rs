@@ -3,6 +3,7 @@
 mod evicted;
 mod folders;
 mod formed;
+mod founding;
 mod hostile;
 mod node;
 mod require;

@@ -183,6 +183,9 @@ options! {
         /// How often the three or more replicas of a shard that has changed compare what they hold. One that differs from the majority
         /// takes all anew from its leader, and the alarm `replica_differs` tells. 0: never.
         fixed "compareReplicasSeconds" => compare_replicas: Option<Duration> = Some(Duration::from_secs(30)), unit Seconds;
+        /// Time for which a node with `bootstrap` that knows no other node waits for members of an existing cluster to dial it,
+        /// before it founds one. A node that has lost its data folder is dialled within a second.
+        fixed "foundAfterSeconds" => found_after: Option<Duration> = Some(Duration::from_secs(2)), unit Seconds;
         /// Clients that a node that is drained disconnects per second.
         fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
         group "sslConfig" => ssl: ClusterSslConfig;

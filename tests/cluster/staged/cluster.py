@@ -55,6 +55,8 @@ class Node:
     def config(self, bootstrap, env, seeds) -> dict:
         listener = {"port": MQTT}
         http = {"host": self.place.address, "port": HTTP, "tokenFile": str(self.cluster.token)}
+        # Nodes are started and stopped one after the other; what a node waits for then is in test_pods.py.
+        waits = {"foundAfterSeconds": 0} if self.binary == BINARY else {}
         if not self.place.prefix:
             # On one machine with the others it cannot have all addresses.
             listener["host"] = self.place.address
@@ -69,6 +71,7 @@ class Node:
                 "seedEndpoints": ",".join(seeds),
                 # Its network has nobody else in it; what a secret does is in test_security.py.
                 "insecure": True,
+                **waits,
             },
             "allowAnonymous": self.cluster.allow_anonymous,
             "http": http,

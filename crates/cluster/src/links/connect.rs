@@ -1,7 +1,7 @@
 //! Connections: TCP, perhaps TLS, and the handshake.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -50,7 +50,7 @@ pub(crate) async fn dial_endpoint(
     expected: Option<u64>,
 ) -> Result<Dialled, ConnectError> {
     let mut error = ConnectError::Io(io::Error::other("the name has no address"));
-    for address in tokio::net::lookup_host(endpoint).await? {
+    for address in shared.seeds.names.look_up(endpoint).await? {
         match dial(shared, address, host_of(endpoint), purpose, expected).await {
             Ok(dialled) => return Ok(dialled),
             Err(failure) => error = failure,
@@ -118,11 +118,15 @@ async fn greet(
 }
 
 /// Takes a connection as far as knowing who it is.
-pub(crate) async fn accept(shared: &Shared, tcp: TcpStream) -> Result<Accepted, ConnectError> {
+pub(crate) async fn accept(
+    shared: &Shared,
+    tcp: TcpStream,
+    from: IpAddr,
+) -> Result<Accepted, ConnectError> {
     let accepting = async {
         tcp.set_nodelay(true)?;
         let (stream, certificate) = decrypt(shared, tcp).await?;
-        let accepted = receive(shared, stream).await?;
+        let accepted = receive(shared, stream, from).await?;
         if let Some(certificate) = certificate {
             check_name(&certificate, host_of(&accepted.judging.peer.place.address))?;
         }
@@ -148,9 +152,16 @@ async fn decrypt(
     Ok((Box::new(stream), Some(certificate)))
 }
 
-async fn receive(shared: &Shared, mut stream: Stream) -> Result<Accepted, ConnectError> {
+async fn receive(
+    shared: &Shared,
+    mut stream: Stream,
+    from: IpAddr,
+) -> Result<Accepted, ConnectError> {
     let hello = read(&mut stream, STRANGER_FRAME_LIMIT).await?;
     let party = shared.party();
+    if let Some(member) = party.heard_member(&hello) {
+        shared.seeds.heard.note(from, &member);
+    }
     let (challenging, challenge) = match party.answer(&hello, shared.is_ready(), rand::random()) {
         Ok(step) => step,
         Err(refused) => return refuse(stream, refused).await,

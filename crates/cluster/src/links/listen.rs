@@ -38,7 +38,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     let strangers = Arc::new(Strangers::default());
     loop {
-        match listener.accept().await {
+        let accepted = listener.accept().await;
+        let accepted = accepted.map(|(tcp, address)| (tcp, canonical(address)));
+        match accepted {
             Ok((_, address)) if !shared.options.security.admits(address.ip()) => {
                 shared.refused(address, &ConnectError::PublicAddress);
             }
@@ -54,13 +56,18 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
+/// Without the form that addresses of IPv4 have at a socket of IPv6.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, stranger: Stranger) {
     let displaced = stranger.displaced.clone();
     let greeting = async {
         let Accepted {
             mut stream,
             judging,
-        } = accept(&shared, tcp).await?;
+        } = accept(&shared, tcp, address.ip()).await?;
         let purpose = judging.purpose;
         match purpose {
             Purpose::Join => admit(&shared, &mut stream, &judging).await.map(|()| None),
@@ -93,6 +100,8 @@ async fn admit(
 ) -> Result<(), ConnectError> {
     let is_new = judging.peer.cluster == 0;
     let outcome = match is_new {
+        // It may belong to one by now, and has said otherwise.
+        true if judging.waits => Err(Refusal::NotReady),
         true => shared.judge(&judging.peer),
         false => remember(shared, &judging.peer).await,
     };

@@ -5,5 +5,6 @@ pub(crate) mod connect;
 pub(crate) mod heard;
 pub(crate) mod link;
 pub(crate) mod listen;
+pub(crate) mod names;
 pub(crate) mod strangers;
 pub(crate) mod writer;

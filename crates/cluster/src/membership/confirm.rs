@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use crate::links::connect::{dial, dial_endpoint};
 use crate::members::reach::Reach;
 use crate::membership::error::StartError;
-use crate::membership::join::resolve;
 use crate::protocol::handshake::Purpose;
 use crate::protocol::refusal::{Failure, ShutOut};
 use crate::state::connect_error::ConnectError;
@@ -268,7 +267,7 @@ fn ask_seeds(shared: Arc<Shared>) -> BoxFuture<'static, Vec<Asked>> {
     let asking = async move {
         sleep(SEEDS).await;
         let mut found = Vec::new();
-        for (address, host) in resolve(&shared, &mut Vec::new()).await {
+        for (address, host) in shared.seeds.resolve(&mut Vec::new()).await {
             match dial(&shared, address, &host, Purpose::Join, None).await {
                 Ok(dialled) => {
                     let outcome = shared.greet(&dialled.peer);

@@ -29,9 +29,7 @@ pub enum StartError {
     Certificate(io::Error),
     /// The port cannot be listened on.
     Listen(SocketAddr, io::Error),
-    /// The name that the others are to reach this node by has no address.
-    Host(String, io::Error),
-    /// That name has this address, which [`Security::open_to`](crate::Security::open_to) does not allow.
+    /// The name that the others are to reach this node by has this address, which [`Security::open_to`](crate::Security::open_to) does not allow.
     PublicHost(String, IpAddr),
     /// [`Handler::welcomed`](crate::Handler::welcomed) has failed.
     Welcome(String),
@@ -59,7 +57,6 @@ impl StartError {
             | Self::GivenUp
             | Self::Record(_)
             | Self::Listen(..)
-            | Self::Host(..)
             | Self::Welcome(_)
             | Self::Info(_)
             | Self::Thread(_) => false,
@@ -86,7 +83,6 @@ impl fmt::Display for StartError {
             Self::Listen(address, error) => {
                 write!(f, "cannot listen on {address} for other nodes: {error}")
             }
-            Self::Host(host, error) => write!(f, "clusterConfig.host {host}: {error}"),
             Self::PublicHost(host, address) => write!(
                 f,
                 "the other nodes would reach this one by {host}, whose address {address} is public: set \
@@ -104,10 +100,7 @@ impl error::Error for StartError {
         match self {
             Self::Record(error) => Some(error),
             Self::Tls(error) => Some(error),
-            Self::Certificate(error)
-            | Self::Listen(_, error)
-            | Self::Host(_, error)
-            | Self::Thread(error) => Some(error),
+            Self::Certificate(error) | Self::Listen(_, error) | Self::Thread(error) => Some(error),
             Self::Info(error) => Some(error),
             Self::NobodyToAsk
             | Self::Evicted

@@ -24,6 +24,7 @@ use tokio::net::UdpSocket;
 use tokio::time::sleep;
 
 use crate::folder::stamps::Stamp;
+use crate::links::listen::canonical;
 use crate::members::list::{Details, Place, State};
 use crate::options::Security;
 use crate::state::connect_error::ConnectError;
@@ -85,6 +86,7 @@ pub(crate) async fn start(
     let transport = Sealed {
         shared: shared.clone(),
         key: key(shared, &membership.gossip_key),
+        is_v6: socket.local_addr().is_ok_and(|local| local.is_ipv6()),
         socket: Mutex::new(Some(socket)),
     };
     let handle = spawn_chitchat(config, Vec::new(), &transport).await;
@@ -199,6 +201,7 @@ fn stamps_of(text: &str) -> Option<Vec<Stamp>> {
 struct Sealed {
     shared: Arc<Shared>,
     key: hmac::Key,
+    is_v6: bool,
     socket: Mutex<Option<UdpSocket>>,
 }
 
@@ -209,6 +212,7 @@ impl Transport for Sealed {
         Ok(Box::new(SealedSocket {
             shared: self.shared.clone(),
             key: self.key.clone(),
+            is_v6: self.is_v6,
             socket: socket.ok_or_else(|| io::Error::from(io::ErrorKind::AlreadyExists))?,
             packet: vec![0; PACKET].into(),
         }))
@@ -218,6 +222,8 @@ impl Transport for Sealed {
 struct SealedSocket {
     shared: Arc<Shared>,
     key: hmac::Key,
+    /// The socket is of IPv6, and takes addresses of IPv4 in its form.
+    is_v6: bool,
     socket: UdpSocket,
     packet: Box<[u8]>,
 }
@@ -233,7 +239,13 @@ impl Socket for SealedSocket {
             return Ok(());
         }
         let packet = seal(&self.key, &message);
-        if let Err(error) = self.socket.send_to(&packet, to).await {
+        let at = match to {
+            SocketAddr::V4(v4) if self.is_v6 => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            at => at,
+        };
+        if let Err(error) = self.socket.send_to(&packet, at).await {
             let about = format!("gossip to {to}");
             self.shared.complain(&about, "gossip", &error);
         }
@@ -247,6 +259,7 @@ impl Socket for SealedSocket {
                 sleep(RECEIVE_PAUSE).await;
                 continue;
             };
+            let from = canonical(from);
             let packet = self.packet.get(..length).unwrap_or_default();
             let security = &self.shared.options.security;
             let (reason, statement) = match open(security, &self.key, from, packet) {

@@ -1,16 +1,19 @@
-//! How a node comes to its cluster: from its file, by beginning one, or by asking a member.
+//! How a node comes to its cluster: from its file, by asking a member, or by beginning one when nobody it knows of has one
+//! (`founding.rs`).
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::net::lookup_host;
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use crate::folder::record::Record;
 use crate::links::connect::dial;
 use crate::members::list::Place;
 use crate::membership::error::StartError;
+use crate::membership::founding::{Answer, Hold, Waiting, judge};
 use crate::protocol::handshake::{Admission, Identity, Purpose, Words};
 use crate::protocol::refusal::{Failure, Refusal};
 use crate::state::connect_error::ConnectError;
@@ -36,9 +39,9 @@ pub(crate) async fn belong(shared: &Shared) -> Result<bool, StartError> {
         shared.belong(record);
         return Ok(is_first);
     }
-    let record = match shared.options.bootstrap {
-        true => begin(shared),
-        false => join(shared).await?,
+    let record = match find_member(shared).await? {
+        Some(found) => join(shared, found)?,
+        None => begin(shared),
     };
     shared.write_record(&record)?;
     note_address(shared, &[])?;
@@ -100,8 +103,11 @@ fn begin(shared: &Shared) -> Record {
     record
 }
 
-async fn join(shared: &Shared) -> Result<Record, StartError> {
-    let (peer, admission, version) = find_member(shared).await?;
+/// A member that lets this node in, what it tells, and the version that was agreed on.
+type Found = (Identity, Admission, u16);
+
+fn join(shared: &Shared, found: Found) -> Result<Record, StartError> {
+    let (peer, admission, version) = found;
     let words = Words::decode(&admission.welcome, version);
     let words = words.ok_or_else(|| StartError::Welcome("it makes no sense".to_owned()))?;
     let welcome = words.welcome.into();
@@ -124,65 +130,115 @@ async fn join(shared: &Shared) -> Result<Record, StartError> {
     })
 }
 
-/// Asks all seeds, again and again.
-async fn find_member(shared: &Shared) -> Result<(Identity, Admission, u16), StartError> {
+/// Asks all seeds, again and again, until a member is found, or a cluster is to be begun: `None`.
+async fn find_member(shared: &Shared) -> Result<Option<Found>, StartError> {
+    let began = Instant::now();
     let mut said: Option<Instant> = None;
+    let own = Waiting {
+        place: shared.place(),
+        founds: shared.options.bootstrap,
+    };
     while !shared.options.give_up.load(Relaxed) {
         let mut problems = Vec::new();
-        for (address, host) in resolve(shared, &mut problems).await {
-            match dial(shared, address, &host, Purpose::Join, None).await {
-                Ok(dialled) => match dialled.admission {
-                    Some(admission) => return Ok((dialled.peer, admission, dialled.version)),
-                    None => problems.push(format!("{address}: it tells nothing")),
-                },
-                Err(ConnectError::Failure(failure)) => match failure {
-                    Failure::They {
-                        refusal: Refusal::Itself,
-                        ..
-                    } => {}
-                    Failure::They {
-                        refusal: Refusal::Evicted,
-                        proven: true,
-                    } => return Err(StartError::Evicted),
-                    failure => problems.push(format!("{address}: {failure}")),
-                },
-                Err(error) => problems.push(format!("{address}: {error}")),
+        let addresses = shared.seeds.resolve(&mut problems).await;
+        let mut answers: Vec<Answer> = problems.into_iter().map(Answer::Unknown).collect();
+        let asking = addresses.iter().map(|address| ask(shared, address));
+        for asked in join_all(asking).await {
+            match asked? {
+                Asked::LetsIn(found) => return Ok(Some(*found)),
+                Asked::Answers(answer) => answers.push(answer),
             }
         }
-        if said.is_none_or(|said| said.elapsed() >= PATIENCE) {
-            let env = &shared.options.env;
-            let tried = problems.join("; ");
-            tracing::warn!(env, tried, "waits for a member of the cluster to join");
-            said = Some(Instant::now());
+        answers.extend(shared.seeds.heard.said().map(Answer::Unknown));
+        let judged = judge(&own, &answers, began.elapsed(), shared.options.found_after);
+        match judged {
+            Ok(()) => return Ok(None),
+            Err(Hold::Listens) => {}
+            Err(hold) if said.is_none_or(|said| said.elapsed() >= PATIENCE) => {
+                // While nodes are started together, some are not there yet.
+                let lasts = said.is_some();
+                say(&shared.options.env, &hold, &answers, lasts);
+                said = Some(Instant::now());
+            }
+            Err(_) => {}
         }
         sleep(ROUND).await;
     }
     Err(StartError::GivenUp)
 }
 
-/// The addresses of all seeds, with the names that their certificates must have.
-pub(crate) async fn resolve(
-    shared: &Shared,
-    problems: &mut Vec<String>,
-) -> Vec<(SocketAddr, String)> {
-    let mut found = Vec::new();
-    for endpoint in endpoints(shared) {
-        match lookup_host(&endpoint).await {
-            Ok(addresses) => {
-                let host = crate::links::connect::host_of(&endpoint);
-                found.extend(addresses.map(|address| (address, host.to_owned())));
-            }
-            Err(error) => problems.push(format!("{endpoint}: {error}")),
-        }
-    }
-    found
+/// What came of asking one address.
+enum Asked {
+    LetsIn(Box<Found>),
+    Answers(Answer),
 }
 
-fn endpoints(shared: &Shared) -> Vec<String> {
-    let options = &shared.options;
-    let mut endpoints = options.seeds.clone();
-    let domain = options.domain.as_ref();
-    endpoints.extend(domain.map(|domain| format!("{domain}:{}", options.port)));
-    endpoints.extend(shared.more_seeds.lock().iter().cloned());
-    endpoints
+async fn ask(shared: &Shared, (address, host): &(SocketAddr, String)) -> Result<Asked, StartError> {
+    // A node need not be able to reach itself by the way that others take.
+    if shared.seeds.is_own(address) {
+        return Ok(Asked::Answers(Answer::Itself));
+    }
+    let unknown = |what: String| Answer::Unknown(format!("{address}: {what}"));
+    let answer = match dial(shared, *address, host, Purpose::Join, None).await {
+        Ok(dialled) => match dialled.admission {
+            Some(admission) => {
+                let found = (dialled.peer, admission, dialled.version);
+                return Ok(Asked::LetsIn(Box::new(found)));
+            }
+            None => unknown("it tells nothing".to_owned()),
+        },
+        Err(ConnectError::Failure(Failure::They {
+            refusal: Refusal::Itself,
+            ..
+        })) => Answer::Itself,
+        Err(ConnectError::Failure(Failure::Waits(other))) => Answer::Waits(other),
+        Err(ConnectError::Io(error))
+            if address.ip().is_loopback() && error.kind() == ErrorKind::ConnectionRefused =>
+        {
+            Answer::Nobody
+        }
+        Err(ConnectError::Failure(Failure::They {
+            refusal: Refusal::Evicted,
+            proven: true,
+        })) => return Err(StartError::Evicted),
+        Err(error) => unknown(error.to_string()),
+    };
+    Ok(Asked::Answers(answer))
+}
+
+/// Says what is waited for.
+fn say(env: &str, hold: &Hold, answers: &[Answer], lasts: bool) {
+    match hold {
+        Hold::Unknown(unknown) => {
+            let tried = unknown.join("; ");
+            if !lasts {
+                tracing::info!(
+                    env,
+                    tried,
+                    "waits for other nodes before it founds a cluster"
+                );
+                return;
+            }
+            tracing::warn!(
+                env,
+                tried,
+                "waits before it founds a cluster (bootstrap): a member of an existing cluster may be down at these addresses; \
+                 each one has to say that it belongs to no cluster. If no node will ever be there, remove the address from \
+                 clusterConfig.seedEndpoints"
+            );
+        }
+        Hold::Other(other) => {
+            let founder = &other.place.address;
+            tracing::info!(env, founder, "waits for another node to found the cluster");
+        }
+        Hold::NotAllowed | Hold::Listens => {
+            let tried = answers.iter().filter_map(|answer| match answer {
+                Answer::Itself | Answer::Nobody => None,
+                Answer::Waits(other) => Some(format!("{}: it waits as well", other.place.address)),
+                Answer::Unknown(why) => Some(why.clone()),
+            });
+            let tried = tried.collect::<Vec<_>>().join("; ");
+            tracing::warn!(env, tried, "waits for a member of the cluster to join");
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 pub(crate) mod confirm;
 pub(crate) mod error;
+pub(crate) mod founding;
 pub(crate) mod gossip;
+pub(crate) mod heard;
 pub(crate) mod join;
+pub(crate) mod seeds;
 pub(crate) mod upkeep;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chitchat::ChitchatHandle;
-use tokio::net::lookup_host;
+use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::folder::spoken::Kept;
@@ -13,7 +13,6 @@ use crate::folder::stamps::Stamp;
 use crate::links::link;
 use crate::members::reach::Reach;
 use crate::membership::gossip::{Rumour, listen, tell};
-use crate::membership::join::resolve;
 use crate::protocol::refusal::ShutOut;
 use crate::state::shared::Shared;
 
@@ -113,11 +112,12 @@ pub(crate) async fn seek(shared: Arc<Shared>, gossip: Arc<ChitchatHandle>) {
             .filter(|member| member.reach != Reach::Up)
             .collect();
         if !lost.is_empty() || members.nodes.len() <= 1 {
-            let mut addresses = resolve(&shared, &mut Vec::new()).await;
-            for member in lost {
-                if let Ok(found) = lookup_host(&member.address).await {
-                    addresses.extend(found.map(|address| (address, String::new())));
-                }
+            let mut addresses = shared.seeds.resolve(&mut Vec::new()).await;
+            let looks = lost
+                .iter()
+                .map(|member| shared.seeds.names.look_up(&member.address));
+            for found in join_all(looks).await.into_iter().flatten() {
+                addresses.extend(found.into_iter().map(|address| (address, String::new())));
             }
             for (address, _) in addresses {
                 // It fails only when gossip has ended.

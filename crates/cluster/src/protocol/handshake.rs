@@ -14,6 +14,9 @@
 //! Behind its hello, or its challenge, each side gives the stamps of its data folder, and the dialled side its versions
 //! behind these. Earlier programs give none and do not look there.
 //!
+//! A node that belongs to no cluster yet lets another one like it prove itself, says behind its versions whether it may found
+//! one, and refuses it then: so each knows for certain that the other is no member. To members it is not ready at once.
+//!
 //! Invariants: the secret never travels, and who dials proves first. Only a verdict is believed; a refusal
 //! before it is logged, for anybody can send one. What is proven covers both nonces and both identities.
 //!
@@ -24,6 +27,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::folder::stamps::History;
 use crate::members::list::Place;
+use crate::membership::founding::Waiting;
 use crate::options::{Secret, Versions};
 use crate::protocol::channel::Channel;
 use crate::protocol::refusal::{Failure, Refusal};
@@ -51,6 +55,9 @@ pub(crate) struct Identity {
     /// The versions of the protocol that its program speaks. They stand outside of what earlier programs read.
     #[serde(skip, default = "Versions::first")]
     pub(crate) versions: Versions,
+    /// It belongs to no cluster, and may found one. It stands there as well, and is told of nodes without a cluster only.
+    #[serde(skip)]
+    pub(crate) founds: bool,
 }
 
 /// What a connection is for.
@@ -154,12 +161,15 @@ pub(crate) struct Challenging {
     peer: Identity,
     purpose: Purpose,
     version: u16,
+    waits: bool,
 }
 
 /// Who is dialled, and knows who dials.
 #[derive(Debug)]
 pub(crate) struct Judging {
     transcript: Transcript,
+    /// It has said that it belongs to no cluster itself.
+    pub(crate) waits: bool,
     pub(crate) peer: Identity,
     pub(crate) purpose: Purpose,
     pub(crate) version: u16,
@@ -222,11 +232,16 @@ impl Party {
         });
         challenge.extend(encode(&self.identity.history));
         challenge.extend(encode(&self.identity.versions));
+        let waits = self.identity.cluster == 0;
+        if waits {
+            challenge.extend(encode(&self.identity.founds));
+        }
         let challenging = Challenging {
             transcript: self.transcript(bytes, &challenge),
             peer: hello.identity,
             purpose: hello.purpose,
             version,
+            waits,
         };
         Ok((challenging, challenge))
     }
@@ -261,7 +276,10 @@ impl Party {
         }
         self.check_env(theirs)?;
         if ours.cluster == 0 {
-            return Err(Refusal::NotReady);
+            return match (hello.purpose, theirs.cluster) {
+                (Purpose::Join, 0) => Ok(()),
+                _ => Err(Refusal::NotReady),
+            };
         }
         match hello.purpose {
             Purpose::Join if theirs.cluster != 0 => self.check_cluster(theirs),
@@ -270,6 +288,14 @@ impl Party {
             // A node that is not ready comes to know the other one all the same.
             Purpose::Carry(_) => self.check_cluster(theirs),
         }
+    }
+
+    /// Whether who says this hello is a member of a cluster while this node belongs to none: where it says that it is.
+    /// Nothing of it is proven.
+    pub(crate) fn heard_member(&self, hello: &[u8]) -> Option<Identity> {
+        let (hello, _) = self.read_hello(hello).ok()?;
+        let is_member = hello.identity.cluster != 0 && hello.identity.env == self.identity.env;
+        (self.identity.cluster == 0 && is_member).then_some(hello.identity)
     }
 
     fn check_env(&self, theirs: &Identity) -> Result<(), Refusal> {
@@ -306,7 +332,9 @@ impl Dialling<'_> {
             Reply::Challenge { mut identity, .. } => {
                 let (history, rest) = decode_history(rest)?;
                 identity.history = history;
-                identity.versions = decode_versions(rest)?;
+                let (versions, rest) = decode_versions(rest)?;
+                identity.versions = versions;
+                identity.founds = identity.cluster == 0 && decode_founds(rest)?;
                 identity
             }
             Reply::Refused(refusal) => {
@@ -355,7 +383,13 @@ impl Proving {
             return Err(Failure::We(Refusal::Secret));
         }
         match decode::<Outcome>(&outcome)? {
+            // Nobody can let others into no cluster.
+            Ok(_) if self.peer.cluster == 0 => Err(Failure::Malformed),
             Ok(admission) => Ok((self.peer, admission)),
+            Err(Refusal::NotReady) if self.peer.cluster == 0 => Err(Failure::Waits(Waiting {
+                place: self.peer.place,
+                founds: self.peer.founds,
+            })),
             Err(refusal) => {
                 let proven = true;
                 Err(Failure::They { refusal, proven })
@@ -375,6 +409,7 @@ impl Challenging {
             peer: self.peer,
             purpose: self.purpose,
             version: self.version,
+            waits: self.waits,
         })
     }
 }
@@ -440,12 +475,20 @@ fn decode_history(bytes: &[u8]) -> Result<(History, &[u8]), Failure> {
     Ok((history, rest))
 }
 
-/// Of a program that agrees on no version there are none. Later ones may add to what stands behind them.
-fn decode_versions(bytes: &[u8]) -> Result<Versions, Failure> {
+/// Of a program that agrees on no version there are none. With what stands behind them.
+fn decode_versions(bytes: &[u8]) -> Result<(Versions, &[u8]), Failure> {
     if bytes.is_empty() {
-        return Ok(Versions::FIRST);
+        return Ok((Versions::FIRST, bytes));
     }
-    decode(bytes)
+    decode_first(bytes)
+}
+
+/// Later programs may add to what stands behind it.
+fn decode_founds(bytes: &[u8]) -> Result<bool, Failure> {
+    match bytes.is_empty() {
+        true => Ok(false),
+        false => decode(bytes),
+    }
 }
 
 #[cfg(test)]
@@ -465,6 +508,7 @@ mod tests {
             instance: node,
             history: History::default(),
             versions: Versions::FIRST,
+            founds: false,
         }
     }
 
@@ -604,6 +648,7 @@ mod tests {
             peer: challenging.peer,
             purpose: challenging.purpose,
             version: challenging.version,
+            waits: challenging.waits,
         };
         let concluded = proving.conclude(&judging.verdict(Err(Refusal::Evicted)));
         assert_eq!(concluded.err(), Some(Failure::We(Refusal::Secret)));
@@ -647,6 +692,55 @@ mod tests {
         two.answer(&hello, false, [2; 32]).unwrap();
         let (failure, _) = new.answer(&hello, true, [2; 32]).unwrap_err();
         assert_eq!(failure, Failure::We(Refusal::NotReady));
+    }
+
+    #[test]
+    fn nodes_without_a_cluster_prove_it_to_each_other() {
+        let new = |node, founds| Identity {
+            cluster: 0,
+            founds,
+            ..identity(node)
+        };
+        for founds in [false, true] {
+            let (one, two) = (party(new(1, !founds)), party(new(2, founds)));
+            let refused = Err(Refusal::NotReady);
+            let (dialling, accepting) = shake(&one, &two, Purpose::Join, refused);
+            let waiting = Waiting {
+                place: identity(2).place,
+                founds,
+            };
+            assert!(dialling == Err(Failure::Waits(waiting)));
+            // Who dials says nothing of founding.
+            assert_eq!(accepting, Ok(new(1, false)));
+        }
+        // Another secret proves nothing.
+        let other = Secret::new(b"other".to_vec());
+        let stranger = Party::new(new(2, false), Some(&other));
+        let refused = Err(Refusal::NotReady);
+        let (dialling, _) = shake(&party(new(1, true)), &stranger, Purpose::Join, refused);
+        assert!(matches!(
+            dialling,
+            Err(Failure::They {
+                refusal: Refusal::Secret,
+                ..
+            })
+        ));
+        // Nobody is let into no cluster.
+        let (one, two) = (party(new(1, true)), party(new(2, false)));
+        let (dialling, _) = shake(&one, &two, Purpose::Join, Ok(Some(admission())));
+        assert!(dialling == Err(Failure::Malformed));
+    }
+
+    #[test]
+    fn a_member_is_heard_by_who_has_no_cluster() {
+        let mut newcomer = identity(1);
+        newcomer.cluster = 0;
+        let new = party(newcomer.clone());
+        let (_, hello) = party(identity(2)).dial(DATA, Some(1), [1; 32]);
+        assert_eq!(new.heard_member(&hello), Some(identity(2)));
+        assert_eq!(party(identity(3)).heard_member(&hello), None);
+        let (_, hello) = party(newcomer).dial(Purpose::Join, None, [1; 32]);
+        assert_eq!(new.heard_member(&hello), None);
     }
 
     #[test]
@@ -726,7 +820,8 @@ mod tests {
         let (reply, rest) = decode_first::<Reply>(&challenge).unwrap();
         assert!(matches!(reply, Reply::Challenge { .. }));
         let (_, versions) = decode_history(rest).unwrap();
-        assert_eq!(decode_versions(versions), Ok(Versions::FIRST));
+        let nothing: &[u8] = &[];
+        assert_eq!(decode_versions(versions), Ok((Versions::FIRST, nothing)));
         for missing in [rest.len(), versions.len()] {
             assert!(missing > 0);
             let one = of_versions(identity(1), 1, 2);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::membership::founding::Waiting;
 use crate::options::Versions;
 
 /// Why a node is refused.
@@ -119,6 +120,8 @@ pub(crate) enum Failure {
     Malformed,
     /// This side refuses the other.
     We(Refusal),
+    /// The other side has the secret, and belongs to no cluster either.
+    Waits(Waiting),
     /// The other side refuses this one. `proven`: it has the secret.
     They { refusal: Refusal, proven: bool },
 }
@@ -149,6 +152,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Malformed => f.write_str("what it sends is not the protocol of nodes"),
             Self::We(refusal) => write!(f, "refused by this node: {refusal}"),
+            Self::Waits(_) => f.write_str("it is not a member of a cluster yet"),
             Self::They { refusal, .. } => write!(f, "refused this node: {refusal}"),
         }
     }

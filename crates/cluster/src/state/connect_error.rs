@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::protocol::refusal::{Failure, ShutOut};
+use crate::protocol::refusal::{Failure, Refusal, ShutOut};
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ impl ConnectError {
             Self::Displaced => "displaced",
             Self::PublicAddress => "publicAddress",
             Self::Failure(Failure::Malformed) => "malformed",
+            Self::Failure(Failure::Waits(_)) => Refusal::NotReady.name(),
             Self::Failure(Failure::We(refusal) | Failure::They { refusal, .. }) => refusal.name(),
         }
     }

@@ -16,6 +16,7 @@ use crate::folder::spoken::SpokenFile;
 use crate::folder::stamps::{OldFolder, StampFile, Stamps};
 use crate::members::list::{Details, Member, Members, Place, Roster, State};
 use crate::members::reach::{Contact, Reach, judge};
+use crate::membership::seeds::Seeds;
 use crate::options::Options;
 use crate::protocol::channel::Channel;
 use crate::protocol::handshake::{Admission, Identity, Party, Words};
@@ -44,8 +45,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     instance: u64,
     membership: OnceLock<Membership>,
-    /// Seeds that were added later.
-    pub(crate) more_seeds: Mutex<Vec<String>>,
+    /// Where members may be found.
+    pub(crate) seeds: Seeds,
     pub(crate) details: Mutex<Details>,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) peers: Arc<Peers>,
@@ -93,7 +94,7 @@ impl Shared {
             clock: Clock::new(),
             instance: rand::random(),
             membership: OnceLock::new(),
-            more_seeds: Mutex::default(),
+            seeds: Seeds::new(&options),
             details: Mutex::new(details),
             roster: Mutex::default(),
             peers: Arc::default(),
@@ -143,6 +144,7 @@ impl Shared {
             instance: self.instance,
             history: self.stamp_file.synced_history(),
             versions: self.versions.get(),
+            founds: self.options.bootstrap,
         };
         let secret = self.options.security.secret.as_ref();
         Party::new(identity, secret)

@@ -127,6 +127,7 @@ fn another_version_is_refused_with_words() {
         instance: 5,
         history: Default::default(),
         versions: theirs,
+        founds: false,
     };
     let party = Party::new(identity, None);
     let (dialling, hello) = party.dial(DATA, None, [0; 32]);
@@ -273,7 +274,7 @@ fn deaf(net: Net, node: &Node) -> Deaf {
     let taken = runtime.block_on(async {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
-            let Ok(mut accepted) = accept(&shared, tcp).await else {
+            let Ok(mut accepted) = accept(&shared, tcp, Ipv4Addr::LOCALHOST.into()).await else {
                 continue;
             };
             if accepted.judging.purpose == raft {

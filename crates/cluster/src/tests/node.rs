@@ -151,11 +151,12 @@ impl Net {
             incarnation: 1,
             env: "Test".to_owned(),
             host: self.host(node),
-            listen: self.address(node).ip(),
+            listen: Some(self.address(node).ip()),
             port: PORT,
             seeds: vec![self.address(1).to_string()],
             domain: None,
             bootstrap: node == 1,
+            found_after: Duration::ZERO,
             folder: folder.to_owned(),
             security: Security {
                 secret: Some(Secret::new(b"secret".to_vec())),

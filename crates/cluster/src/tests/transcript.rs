@@ -45,6 +45,7 @@ fn party(node: u64) -> Party {
         instance: node,
         history: Default::default(),
         versions: Versions::FIRST,
+        founds: false,
     };
     let secret = Secret::new(b"secret".to_vec());
     Party::new(identity, Some(&secret))
