@@ -20,7 +20,7 @@ use admin::cluster::Refusal;
 use broker_core::LoopMessage;
 
 /// How often clients are sent away, and is looked whether what is waited for is so.
-const STEP: Duration = Duration::from_millis(100);
+pub(crate) const STEP: Duration = Duration::from_millis(100);
 const STEPS_PER_SECOND: u32 = 10;
 
 /// How long clients stay for shards to be led elsewhere.
@@ -39,7 +39,7 @@ const SAY: Duration = Duration::from_secs(10);
 pub(crate) struct Drain {
     node: Arc<Node>,
     clustered: Arc<Clustered>,
-    clients_per_second: u32,
+    clients_per_second: PerSecond,
     /// Ends the process in order.
     end: Box<dyn Fn() + Send + Sync>,
     course: Mutex<Course>,
@@ -72,7 +72,7 @@ impl Drain {
         Self {
             node,
             clustered,
-            clients_per_second: clients_per_second.into(),
+            clients_per_second: PerSecond(clients_per_second.into()),
             end,
             course: Mutex::default(),
         }
@@ -187,15 +187,9 @@ impl Drain {
 
     /// Sends all clients away, as many in a second as is configured.
     fn empty(&self) {
-        let mut tenths = 0;
+        let mut pace = Pace::new(self.clients_per_second);
         while self.node.connected.load(Ordering::Relaxed) > 0 && !self.course.lock().is_recalled {
-            tenths += self.clients_per_second;
-            send_away(
-                &self.node,
-                &self.clustered,
-                (tenths / STEPS_PER_SECOND) as usize,
-            );
-            tenths %= STEPS_PER_SECOND;
+            send_away(&self.node, &self.clustered, pace.step());
             sleep(STEP);
         }
     }
@@ -257,6 +251,34 @@ impl Drain {
     }
 }
 
+/// Clients in a second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PerSecond(pub(crate) u32);
+
+/// How many clients are sent away in each step.
+pub(crate) struct Pace {
+    rate: PerSecond,
+    rest: Tenths,
+}
+
+/// Tenths of clients that were too few for one.
+struct Tenths(u32);
+
+impl Pace {
+    pub(crate) fn new(rate: PerSecond) -> Self {
+        Self {
+            rate,
+            rest: Tenths(0),
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> usize {
+        let tenths = self.rest.0.saturating_add(self.rate.0);
+        self.rest = Tenths(tenths % STEPS_PER_SECOND);
+        (tenths / STEPS_PER_SECOND) as usize
+    }
+}
+
 /// Before a node stops: others lead its shards, if they can, and its clients are told of another node.
 pub(crate) fn hand_over(node: &Node, clustered: &Clustered) {
     clustered.cluster().set_state(State::Stopping);
@@ -268,7 +290,7 @@ pub(crate) fn hand_over(node: &Node, clustered: &Clustered) {
 }
 
 /// Lets no client in any more, and sends so many away.
-fn send_away(node: &Node, clustered: &Clustered, clients: usize) {
+pub(crate) fn send_away(node: &Node, clustered: &Clustered, clients: usize) {
     let elsewhere = clustered.next_of(
         successors(clustered)
             .into_iter()
@@ -284,7 +306,7 @@ fn send_away(node: &Node, clustered: &Clustered, clients: usize) {
 }
 
 /// Waits until this node leads nothing, for a while; not if nobody else can lead, or it is called back.
-fn await_other_leaders(
+pub(crate) fn await_other_leaders(
     node: &Node,
     clustered: &Clustered,
     patience: Duration,
@@ -308,7 +330,7 @@ fn await_other_leaders(
 }
 
 /// The other members that serve, as far as they can be reached.
-fn successors(clustered: &Clustered) -> Vec<Member> {
+pub(crate) fn successors(clustered: &Clustered) -> Vec<Member> {
     let cluster = clustered.cluster();
     let members = cluster.members();
     let own = cluster.node();
@@ -316,4 +338,18 @@ fn successors(clustered: &Clustered) -> Vec<Member> {
         member.node != own && member.state == State::Up && member.reach == Reach::Up
     };
     members.nodes.values().filter(serves).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_as_many_clients_as_is_set() {
+        for per_second in [0, 1, 7, 200, 65_535] {
+            let mut pace = Pace::new(PerSecond(per_second));
+            let steps = (0..STEPS_PER_SECOND).map(|_| pace.step());
+            assert_eq!(steps.sum::<usize>(), per_second as usize);
+        }
+    }
 }

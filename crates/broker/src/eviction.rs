@@ -48,7 +48,7 @@ pub(crate) fn check(status: &ClusterStatus, node: NodeId) -> Result<(), Harm> {
     }
 }
 
-fn has_majority(shard: &ShardStatus, remains: impl Fn(NodeId) -> bool) -> bool {
+pub(crate) fn has_majority(shard: &ShardStatus, remains: impl Fn(NodeId) -> bool) -> bool {
     let remaining = shard.voters.iter().filter(|voter| remains(**voter)).count();
     2 * remaining > shard.voters.len()
 }
@@ -92,7 +92,7 @@ impl fmt::Display for Harm {
 }
 
 /// `inbox 0, inbox 1 and 7 more`.
-struct Names<'a>(&'a [(StoreName, u64)]);
+pub(crate) struct Names<'a>(pub(crate) &'a [(StoreName, u64)]);
 
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,14 +108,14 @@ impl fmt::Display for Names<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use admin::cluster::{NodeState, NodeStatus};
 
     const ALL_UP: [Reach; 3] = [Reach::Up; 3];
 
     /// Nodes 1, 2, … as node 1 sees them; each set of voters is of one inbox shard.
-    fn status(reaches: &[Reach], voters: &[&[u64]]) -> ClusterStatus {
+    pub(crate) fn status(reaches: &[Reach], voters: &[&[u64]]) -> ClusterStatus {
         let node = |(node, reach): (u64, &Reach)| NodeStatus {
             node: NodeId(node),
             name: String::new(),

@@ -28,6 +28,7 @@ mod control_waiting;
 mod descriptors;
 mod disk_space;
 mod drain;
+mod ending;
 mod events;
 mod eviction;
 mod first_login;
@@ -46,12 +47,14 @@ mod people;
 mod process_metrics;
 mod purging;
 mod queue_metrics;
+mod readiness;
 mod refused_logins;
 mod reread;
 mod rule_file;
 mod rules_of_all;
 mod settings;
 mod start_error;
+mod stop;
 mod store_listener;
 mod sys;
 mod upgrade;
@@ -101,6 +104,7 @@ use peers::answerer::Answerer;
 use people::ConfiguredPeople;
 use route_exchange::Times;
 use settings::settings;
+use stop::StopPlan;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
@@ -148,6 +152,7 @@ pub struct Broker {
     listeners: Listeners,
     http_address: Option<SocketAddr>,
     http_tls: Option<HttpTls>,
+    stop: StopPlan,
 }
 
 /// How a process ends before, or without, [`Broker::shutdown`] being called for.
@@ -423,7 +428,7 @@ impl Broker {
             let kind = if http_tls.is_some() { "https" } else { "http" };
             tracing::info!(kind, %address, "listening");
         }
-        node.rim.ready.store(true, Ordering::Relaxed);
+        node.rim.readiness.handle_serving(Instant::now());
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             loops = remote.loops(),
@@ -439,6 +444,7 @@ impl Broker {
             listeners,
             http_address,
             http_tls,
+            stop: StopPlan::new(config),
         })
     }
 
@@ -504,10 +510,12 @@ impl Broker {
     /// closed.
     pub fn shutdown(mut self) {
         self.listeners.remove_sockets();
-        self.node.rim.ready.store(false, Ordering::Relaxed);
+        self.node.rim.readiness.handle_stop();
         let connected = self.node.connected.load(Ordering::Relaxed);
         tracing::info!(connected, "shutting down");
         if let Some(clustered) = self.node.rim.clustered() {
+            let status = || self.inspect.control.status();
+            self.stop.prepare(&self.node, clustered, status);
             drain::hand_over(&self.node, clustered);
         }
         let remote = self.loops.remote();
@@ -944,6 +952,8 @@ async fn watch_resources(node: &Arc<Node>) {
     loop {
         interval.tick().await;
         memory::check(node);
+        // Whether or not anybody asks, the log says when it is ready.
+        let _ = node.rim.readiness.judge(node.opened_store());
         let settings = Arc::clone(&node.settings.read());
         node.rim.disk.check(&settings);
     }

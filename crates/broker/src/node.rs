@@ -1,7 +1,6 @@
 //! A node of this process: the broker's logic ([`broker_core::Node`]) and what it runs on.
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 
 use admin::Rights;
@@ -27,6 +26,7 @@ use crate::listeners::Peers;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
 use crate::purging::Purges;
+use crate::readiness::Readiness;
 use crate::refused_logins::RefusedLogins;
 use crate::sys::SysTopics;
 
@@ -72,8 +72,8 @@ pub(crate) struct Process {
     answerer: OnceLock<Weak<dyn Answerer>>,
     /// They start after the store.
     loops: OnceLock<Remote<ClientLoop>>,
-    /// All listeners are bound and all loops run, and no shutdown has begun.
-    pub(crate) ready: AtomicBool,
+    /// Whether it is to be given clients.
+    pub(crate) readiness: Readiness,
     /// What each loop counts of its connections.
     pub(crate) net: Box<[Arc<LoopStats>]>,
     sys: Mutex<SysTopics>,
@@ -107,7 +107,7 @@ impl Process {
             bans: OnceLock::new(),
             answerer: OnceLock::new(),
             loops: OnceLock::new(),
-            ready: AtomicBool::new(false),
+            readiness: Readiness::default(),
             net: (0..loops)
                 .map(|_| Arc::new(LoopStats::new(listeners)))
                 .collect(),

@@ -147,6 +147,7 @@ options! {
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;
         group "attention" => attention: AttentionConfig;
+        group "stop" => stop: StopConfig;
     }
 
     /// This node as a member of a cluster. It is one if `host`, `seedEndpoints` or `clusterDomainName` is
@@ -189,6 +190,17 @@ options! {
         /// Clients that a node that is drained disconnects per second.
         fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
         group "sslConfig" => ssl: ClusterSslConfig;
+    }
+
+    /// What a node of a cluster does from SIGTERM or SIGINT to its end; a second signal ends it at once. It hands its shards over in
+    /// any case. Give whoever stops it (`TimeoutStopSec`, `terminationGracePeriodSeconds`) both times and 30 seconds more.
+    pub struct StopConfig {
+        /// Time in which the clients are sent to other nodes: at `clusterConfig.drainClientsPerSecond`, or as fast as the time needs.
+        /// 0, or no other node is up: all at once.
+        fixed "drainSeconds" => drain: Option<Duration>, unit Seconds;
+        /// Time for which the node waits at most before it ends, while shards would have no majority of their voters without it
+        /// because another node is down. 0: it does not wait.
+        fixed "majoritySeconds" => majority: Option<Duration> = Some(Duration::from_secs(30)), unit Seconds;
     }
 
     /// TLS between the nodes, with certificates on both sides. Set all three files or none.

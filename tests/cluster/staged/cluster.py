@@ -57,6 +57,7 @@ class Node:
         http = {"host": self.place.address, "port": HTTP, "tokenFile": str(self.cluster.token)}
         # Nodes are started and stopped one after the other; what a node waits for then is in test_pods.py.
         waits = {"foundAfterSeconds": 0} if self.binary == BINARY else {}
+        stops = {"stop": {"majoritySeconds": 0}} if self.binary == BINARY else {}
         if not self.place.prefix:
             # On one machine with the others it cannot have all addresses.
             listener["host"] = self.place.address
@@ -73,6 +74,7 @@ class Node:
                 "insecure": True,
                 **waits,
             },
+            **stops,
             "allowAnonymous": self.cluster.allow_anonymous,
             "http": http,
         }

@@ -21,18 +21,19 @@ pub(super) async fn healthy() -> &'static str {
 }
 
 /// A node whose shards have no leader is ready: clean sessions need none, and all nodes would say no at once. The answer names
-/// the shards.
+/// the shards, or says in a line each why the node is not ready.
 pub(super) async fn ready(State(broker): State<Arc<dyn Broker>>) -> (StatusCode, String) {
     let (is_ready, lines) = broker.readiness();
-    if !is_ready {
-        return (StatusCode::SERVICE_UNAVAILABLE, NOT_READY.to_owned());
-    }
-    let mut text = "ready\n".to_owned();
+    let (status, first) = match is_ready {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, NOT_READY),
+    };
+    let mut text = first.to_owned();
     for line in lines {
         text.push_str(&line);
         text.push('\n');
     }
-    (StatusCode::OK, text)
+    (status, text)
 }
 
 /// In the format that the `Accept` header prefers; text if it names neither.

@@ -63,7 +63,9 @@ impl Broker for Asking {
         let faults = node
             .opened_store()
             .map_or_else(Vec::new, |store| store.levels.faults());
-        let is_ready = node.rim.ready.load(Ordering::Relaxed) && faults.is_empty();
+        let judged = node.rim.readiness.judge(node.opened_store());
+        let is_ready = judged.is_ok() && faults.is_empty();
+        let reasons = judged.err().unwrap_or_default();
         let leaderless = control::without_leader(node).into_iter();
         let lines = leaderless
             .map(|(store, shard)| format!("no node leads shard {shard} of the {store} store"));
@@ -71,7 +73,10 @@ impl Broker for Asking {
             let ReplicaFault { store, shard, why } = fault;
             format!("the replica of shard {shard} of the {store} store cannot be used: {why}")
         });
-        (is_ready, faults.chain(lines).collect())
+        (
+            is_ready,
+            reasons.into_iter().chain(faults).chain(lines).collect(),
+        )
     }
 
     fn metrics(&self, format: MetricsFormat) -> Result<Vec<u8>, Box<dyn Error>> {

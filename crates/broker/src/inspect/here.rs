@@ -455,7 +455,7 @@ impl Inspect {
             .is_some_and(|member| matches!(member.state, NodeState::Draining | NodeState::Leaving));
         let connected = node.connected.load(Ordering::Relaxed) as u64;
         NodeHealth {
-            ready: node.rim.ready.load(Ordering::Relaxed),
+            ready: node.rim.readiness.judge(node.opened_store()).is_ok(),
             uptime_s: self.started.elapsed().as_secs(),
             cpu_s: history::cpu_s(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),

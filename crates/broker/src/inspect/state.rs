@@ -30,7 +30,7 @@ pub(super) const LEFT: Duration = Duration::from_millis(100);
 /// Asks and answers.
 pub(crate) struct Inspect {
     pub(super) node: Arc<Node>,
-    pub(super) control: Arc<dyn ClusterControl>,
+    pub(crate) control: Arc<dyn ClusterControl>,
     pub(super) ban_file: Arc<BanFile>,
     pub(super) registry: Registry,
     /// What people call this node.
