@@ -1,5 +1,7 @@
 """What people ask of a cluster: its state, its change, and how its nodes stop."""
 
+import json
+
 import pytest
 from harness import raw
 from harness.broker import run
@@ -308,3 +310,34 @@ def test_a_rolling_restart_loses_nothing(cluster, name):
     with cluster.nodes[0].client(name, clean=False, props=DURABLE, session_present=True) as receiver:
         got = [int(message.payload) for message in receiver.take(sent)]
     assert sorted(set(got)) == list(range(sent))
+
+
+@pytest.mark.quick
+def test_a_shard_without_a_leader_names_the_one_of_before(cluster):
+    cluster.add().start()
+    cluster.spread()
+    leader = cluster.leader()
+    identifier, voters = leader.id, shard(leader)["voters"]
+    stopped = [node for node in cluster.nodes if node.id in voters and node is not leader]
+    asked = next(node for node in cluster.nodes if node.id not in voters)
+    assert len(stopped) == 2
+    for node in stopped:
+        node.kill()
+
+    def says(node) -> tuple:
+        return shard(node)["leader"], shard(node).get("last_leader")
+
+    # It runs, and the asked node, which is no voter, reaches it.
+    for node in (asked, leader):
+        until(lambda node=node: says(node) == (None, identifier), what=lambda node=node: says(node))
+    assert f"none (was {identifier})" in asked.command("status")
+
+    def alarms() -> set[str]:
+        found = json.loads(asked.broker.http("/api/v1/alarms")[1])["items"]
+        return {alarm["subject"] for alarm in found if alarm["name"] == "no_leader"}
+
+    until(lambda: "inbox 0" in alarms(), what=alarms)
+    for node in stopped:
+        node.start(ready=False)
+    cluster.settled()
+    assert "last_leader" not in shard(asked)

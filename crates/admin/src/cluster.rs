@@ -221,8 +221,11 @@ pub struct ShardStatus {
     /// Grows with each split, from 1. `None`: the node that answers has no replica of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Version>,
-    /// The node that leads it. `None`: nobody does, as far as known.
+    /// The node that leads it: it can be reached, and has said so within 5 s. `None`: nobody does, as far as known.
     pub leader: Option<NodeId>,
+    /// The node that led it last, if nobody does and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_leader: Option<NodeId>,
     /// Nodes whose replicas vote.
     pub voters: Vec<NodeId>,
     /// Nodes whose replicas only learn.

@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a shard has no leader until people are told: longer than any election that succeeds.
 const LEADERLESS: Duration = Duration::from_secs(10);
 
+/// How long a leader may be silent until it is one of before: leaders announce themselves once a second.
+const LEADER_SILENT: Duration = Duration::from_secs(5);
+
 /// The cluster as this node sees and changes it.
 pub(crate) trait ClusterControl: fmt::Debug + Send + Sync + 'static {
     /// The state now. Does not wait.
@@ -249,8 +252,12 @@ fn shards(node: &Node) -> Vec<ShardStatus> {
         let decision = decisions.iter().find(of_shard);
         let lead = leads
             .iter()
-            .map(|(_, lead)| lead)
-            .find(|lead| (lead.store, lead.shard) == (info.store, info.shard));
+            .find(|(_, lead)| (lead.store, lead.shard) == (info.store, info.shard));
+        let (announced, lead) = lead.map(|(node, lead)| (*node, lead)).unzip();
+        // A node that has lost the majority of the voters stays reachable, and announces itself no more.
+        let is_silent = store.lacks_leader(info.store, info.shard, LEADER_SILENT);
+        let leader = info.leader.filter(|_| !is_silent);
+        let last_leader = announced.or(info.leader);
         let ids = |pick: fn(&Lead) -> &std::collections::BTreeSet<u64>| {
             let nodes = lead.into_iter().flat_map(pick);
             nodes.copied().map(NodeId).collect()
@@ -261,7 +268,8 @@ fn shards(node: &Node) -> Vec<ShardStatus> {
             first: Some(info.first),
             last: Some(info.last),
             version: info.version.map(|version| Version(version.0)),
-            leader: info.leader.map(NodeId),
+            leader: leader.map(NodeId),
+            last_leader: last_leader.filter(|_| leader.is_none()).map(NodeId),
             voters: ids(|lead| &lead.voters),
             learners: ids(|lead| &lead.learners),
             term: lead.map_or(0, |lead| lead.term()),
@@ -382,7 +390,11 @@ pub(crate) fn without_leader(node: &Node) -> Vec<(StoreId, u16)> {
     let Some(store) = node.opened_store() else {
         return Vec::new();
     };
-    store.without_leader(LEADERLESS)
+    let shards = store.shards().into_iter();
+    shards
+        .map(|info| (info.store, info.shard))
+        .filter(|(id, shard)| store.lacks_leader(*id, *shard, LEADERLESS))
+        .collect()
 }
 
 /// For how long this node has not known whether its copy of the control store is current; has logins refused by a copy that is

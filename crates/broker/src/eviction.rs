@@ -136,6 +136,7 @@ pub(crate) mod tests {
             last: None,
             version: None,
             leader: None,
+            last_leader: None,
             voters: voters.iter().copied().map(NodeId).collect(),
             learners: Vec::new(),
             term: 1,

@@ -424,9 +424,11 @@ fn shards(shards: &[ShardStatus]) -> Table {
         "requests", "half", "split",
     ]);
     for shard in shards {
-        let leader = shard
-            .leader
-            .map_or("none".to_owned(), |node| node.to_string());
+        let leader = match (shard.leader, shard.last_leader) {
+            (Some(leader), _) => leader.to_string(),
+            (None, Some(last)) => format!("none (was {last})"),
+            (None, None) => "none".to_owned(),
+        };
         table.row([
             &shard.store.to_string(),
             &shard.shard.to_string(),

@@ -156,19 +156,14 @@ impl Store {
         }
     }
 
-    /// The shards, as [`Lead`] names them, that no node leads: for `time`, as far as this one is told. On a node that is
-    /// alone: those that do not serve.
+    /// Whether no node has said within `time` that it leads a shard (as [`Lead`] names it), although this one has listened for
+    /// as long. On a node that is alone: whether it does not serve the shard.
     #[must_use]
-    pub fn without_leader(&self, time: Duration) -> Vec<(StoreId, ShardNumber)> {
-        let is_led = |store, shard| match self.known_peers.network {
-            Some(_) => !self.known_peers.lacks_lead((store, shard), time),
-            None => self.leader(store, shard).is_some(),
-        };
-        let shards = self.shards().into_iter();
-        shards
-            .map(|info| (info.store, info.shard))
-            .filter(|(store, shard)| !is_led(*store, *shard))
-            .collect()
+    pub fn lacks_leader(&self, store: StoreId, shard: ShardNumber, time: Duration) -> bool {
+        match self.known_peers.network {
+            Some(_) => self.known_peers.lacks_lead((store, shard), time),
+            None => self.leader(store, shard).is_none(),
+        }
     }
 
     /// Has another voter lead a shard (as [`Lead`] names it) that this node leads.

@@ -221,6 +221,7 @@ pub(super) fn status() -> ClusterStatus {
             last: Some(Slot(299)),
             version: Some(Version(2)),
             leader: Some(one),
+            last_leader: None,
             voters: vec![one, two],
             learners: vec![],
             term: 4,
