@@ -3,6 +3,9 @@
 //!
 //! Deliberately absent: whether a change is possible; the node says so.
 
+mod resize;
+mod wait;
+
 use std::io::{self, Write};
 
 use admin::api::NodeChange;
@@ -30,7 +33,10 @@ Examples:
   heraldmq cluster status
   heraldmq cluster drain --url http://10.0.0.12:8091 --token-file token
   heraldmq cluster drain mq-2 --key-file operator.key
+  heraldmq cluster drain mq-2 --wait 300 --key-file operator.key
   heraldmq cluster drain mq-2 --end --key-file operator.key
+  heraldmq cluster resize 3 --dry-run --key-file operator.key
+  heraldmq cluster resize 3 --wait --key-file operator.key
   heraldmq cluster evict 5f3a90c2d1e4b867 --dry-run --token-file token
   heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
@@ -39,9 +45,10 @@ Examples:
   heraldmq cluster upgrade finish --token-file token
 
 `join` acts on the node at --url, and so do `leave` and `drain` without a node. They return when the work has begun, and
-`status` shows the progress. docs/operate/cluster.md says when to use which.
+`status` shows the progress; `drain` and `resize` return when it is done with --wait. docs/operate/cluster.md says when to use
+which.
 
-Exit codes: 0 done or begun; 1 the node does not answer, or refuses; 2 wrong command line.";
+Exit codes: 0 done or begun; 1 the node does not answer, or refuses, or the time given by --wait is over; 2 wrong command line.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -81,7 +88,16 @@ enum Command {
         /// End the drain: the node takes clients again, and may lead shards again.
         #[arg(long, conflicts_with = "dry_run")]
         end: bool,
+        /// Return when the node has no clients and leads no shard, or fail after so many seconds.
+        #[arg(long, value_name = "SECONDS", conflicts_with_all = ["dry_run", "end"])]
+        wait: Option<u64>,
     },
+    /// Have the nodes leave whose number is NODES or more, before a StatefulSet is made smaller.
+    ///
+    /// The number of a node is at the end of its name, as in `mq-2`, and the first node is number 0. All nodes with a number
+    /// from NODES on begin to leave at once, the highest first; nodes without a number stay. If there is no such node, there
+    /// is nothing to do, and that is success. If one of them cannot leave, nothing is changed.
+    Resize(resize::Resize),
     /// Remove a failed node that will not come back.
     Evict {
         #[command(flatten)]
@@ -155,7 +171,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Status { node, json } => status(node, *json),
         Command::Join { node, seed } => change(node, "join", &json!({ "seed": seed.to_string() })),
         Command::Leave { node, of } => change_node(node, of, "leave", false),
-        Command::Drain { node, of, end } => change_node(node, of, "drain", *end),
+        Command::Drain {
+            node,
+            of,
+            end,
+            wait: None,
+        } => change_node(node, of, "drain", *end),
+        Command::Drain {
+            node,
+            of,
+            wait: Some(limit),
+            ..
+        } => wait::drain(node, of.member.as_deref(), *limit),
+        Command::Resize(resize) => resize::run(resize),
         Command::Evict {
             node,
             member,
@@ -215,9 +243,7 @@ fn finish_upgrade(node: &HttpPort, dry_run: bool) -> Result<(), Failure> {
         false => raises(level),
     };
     let text = format!("{}\n{text}", level_line(level));
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::Runtime(error.to_string()))?;
+    print(&text)?;
     match (dry_run, is_held_up) {
         (true, true) => Err(Failure::Runtime("the level cannot be raised".to_owned())),
         (true, false) => Ok(()),
@@ -319,6 +345,21 @@ fn change_node(node: &HttpPort, of: &OfNode, what: &str, end: bool) -> Result<()
 /// Says what a change means; a change that was only judged, and is not possible, is a failure.
 fn tell(answer: &str) -> Result<(), Failure> {
     let change: NodeChange = parse(answer)?;
+    print(&told(&change))?;
+    match change.detail {
+        Some(why) if !change.begun && !change.possible => Err(Failure::Runtime(why)),
+        _ => Ok(()),
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Failure::Runtime(error.to_string()))
+}
+
+/// What a change means, in one line.
+fn told(change: &NodeChange) -> String {
     let what = match (change.begun, change.possible) {
         (true, _) => "begun",
         (false, true) => "possible",
@@ -328,17 +369,10 @@ fn tell(answer: &str) -> Result<(), Failure> {
         .clients
         .map_or("? clients".to_owned(), |n| counted(n, "client", "clients"));
     let shards = counted(change.shards_led, "shard", "shards");
-    let text = format!(
+    format!(
         "{what}: node {} ({}) has {clients}, leads {shards}, votes in {}\n",
         change.node, change.node_name, change.voters
-    );
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::Runtime(error.to_string()))?;
-    match change.detail {
-        Some(why) if !change.begun && !change.possible => Err(Failure::Runtime(why)),
-        _ => Ok(()),
-    }
+    )
 }
 
 fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {
@@ -348,9 +382,7 @@ fn status(node: &HttpPort, json: bool) -> Result<(), Failure> {
     } else {
         tables(&parse(&text)?)
     };
-    io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::Runtime(error.to_string()))
+    print(&text)
 }
 
 fn tables(status: &ClusterStatus) -> String {
