@@ -1,9 +1,13 @@
-"""Nodes with numbers in their names: a cluster made smaller, and a drain that is waited for."""
+"""Nodes with numbers in their names: a cluster made smaller, nodes that leave and come back, and a drain that is waited for."""
+
+import socket
+import urllib.error
+import urllib.request
 
 import pytest
 from harness.raw import DISCONNECT
-from harness.wait import until
-from staged.cluster import Cluster
+from harness.wait import DEADLINE_S, until
+from staged.cluster import HTTP, Cluster
 
 DURABLE = {"session_expiry": 3600}
 USE_ANOTHER_SERVER = 0x9C
@@ -82,6 +86,86 @@ def test_several_nodes_leave_at_once(cluster):
 def test_nodes_without_numbers_are_not_resized():
     with Cluster(2, {"clusterConfig.nodeName": "same"}) as cluster:
         assert "no node has a name that ends in a number" in failed(cluster.nodes[0], "resize", "1")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_a_node_that_left_comes_back_as_a_new_one(cluster, name, bootstrap):
+    first, second, third = cluster.nodes
+    # With `bootstrap` it is the founder: it does not found again.
+    leaver = first if bootstrap else third
+    asked = second
+    (leaver.data_dir / "notes.txt").write_text("a person's")
+    identifiers = {leaver.id}
+    for round in range(2):
+        with leaver.client(name, clean=False, props=DURABLE) as client:
+            client.subscribe(name, qos=1)
+        asked.command("leave", leaver.id)
+        assert leaver.broker.wait() == 0
+        assert (leaver.data_dir / "left").exists()
+        leaver.start(bootstrap=bootstrap, seeds=[node.endpoint for node in cluster.nodes])
+        cluster.settled()
+        assert leaver.id not in identifiers
+        identifiers.add(leaver.id)
+        assert members(asked) == {node.id for node in cluster.nodes}
+        assert not (leaver.data_dir / "left").exists()
+        assert leaver.broker.find("the data folder was emptied: its node had left the cluster")
+        # Its sessions went to others meanwhile.
+        leaver.client(name, clean=False, props=DURABLE, session_present=True).close()
+    assert (leaver.data_dir / "notes.txt").read_text() == "a person's"
+    # It is a member like others from now on.
+    before = leaver.id
+    leaver.stop()
+    leaver.start(bootstrap=bootstrap)
+    cluster.settled()
+    assert leaver.id == before
+
+
+def test_a_node_that_left_founds_no_cluster(cluster):
+    first, second, third = cluster.nodes
+    second.command("leave", first.id)
+    assert first.broker.wait() == 0
+    second.kill()
+    third.kill()
+    # Nobody answers: it waits, and so it does after another start.
+    for _ in range(2):
+        first.start(bootstrap=True, seeds=[second.endpoint], ready=False)
+        until(lambda: first.broker.find("waits for a member of the cluster to join"), what="that it waits")
+        assert not first.broker.find("a new cluster begins")
+        assert (first.data_dir / "left").exists()
+        first.kill()
+    first.start(bootstrap=True, seeds=[second.endpoint], ready=False)
+    second.start(ready=False)
+    third.start(ready=False, seeds=[second.endpoint])
+    cluster.settled()
+    assert not (first.data_dir / "left").exists()
+
+
+def test_a_node_can_wait_after_it_has_left():
+    with Numbered(2, {"clusterConfig.afterLeave": "wait"}) as cluster:
+        keeper, leaver = cluster.nodes
+        before = leaver.id
+        keeper.command("leave", before)
+
+        def answer(path) -> int | None:
+            request = urllib.request.Request(f"http://{leaver.place.address}:{HTTP}{path}")
+            try:
+                return urllib.request.urlopen(request, timeout=DEADLINE_S).status
+            except urllib.error.HTTPError as error:
+                return error.code
+            except OSError:
+                return None
+
+        until(lambda: leaver.broker.find("this node has left its cluster and waits to be stopped"), what="that it waits")
+        until(lambda: (answer("/healthz"), answer("/readyz")) == (200, 503), what="answers")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(leaver.mqtt, DEADLINE_S)
+        assert leaver.broker.process.poll() is None
+        assert members(keeper) == {keeper.id}
+        leaver.stop()
+        leaver.start()
+        cluster.settled()
+        assert leaver.id != before
 
 
 @pytest.mark.quick

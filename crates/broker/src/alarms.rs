@@ -20,6 +20,9 @@ use record::{Kept, Record};
 
 use crate::json_file;
 
+/// The file in the data folder.
+pub(crate) const FILE: &str = "alarms.json";
+
 /// The least time from one write of the file to the next, however often alarms begin and end.
 const WRITTEN_EVERY_MS: u64 = 5_000;
 
@@ -47,7 +50,7 @@ impl Alarms {
     /// Reads what the file of the data folder holds. If it cannot be used, the log says so, and the times of alarms before this
     /// start are forgotten: no node stays away for that.
     pub(crate) fn open(data_folder: &Path, thresholds: &AttentionConfig) -> Self {
-        let path = data_folder.join("alarms.json");
+        let path = data_folder.join(FILE);
         let kept = json_file::read::<Kept>(&path).unwrap_or_else(|error| {
             let path = path.display();
             tracing::warn!(%path, %error, "the alarms from before the start cannot be read and are discarded");

@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 
 use crate::json_file::{read, write};
 
+/// The files in the data folder, if the configuration does not name another place.
+pub(crate) const FILES: [&str; 2] = ["bans.json", "bans.lifted.json"];
+
 /// The file. Changes are made one after the other.
 #[derive(Debug)]
 pub(crate) struct BanFile {

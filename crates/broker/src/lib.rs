@@ -37,6 +37,7 @@ mod http_tls;
 mod inspect;
 mod json_file;
 mod latency_metrics;
+mod left;
 mod listeners;
 mod memory;
 mod metrics;
@@ -81,6 +82,7 @@ use guard::{Bans, Guard};
 use net::{Clock, EventLoops};
 
 pub use class_test::{DescribedClient, TriedClass, try_classes};
+pub use left::NotReady;
 pub use reread::Reread;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};
@@ -215,9 +217,10 @@ impl Broker {
     pub fn start_until(config: &Config, word: FolderWord, ends: Ends) -> Result<Self, StartError> {
         let Ends {
             give_up,
-            left,
+            left: after,
             commit,
         } = ends;
+        let left = left::begin_anew(config)?;
         let is_member = config.data_dir.join(cluster::RECORD).exists();
         if is_member && !config.cluster_config.is_enabled() {
             // Its shards would wait for the other voters for ever.
@@ -232,7 +235,7 @@ impl Broker {
             );
         }
         if !config.cluster_config.is_enabled() {
-            return Self::start_node(config, (folder, port), None, None, left, |_| {});
+            return Self::start_node(config, (folder, port), None, None, after, |_| {});
         }
         if folder.has_founded() && !config.bootstrap && !is_member {
             return Err(StartError::NotEmpty(config.data_dir.clone()));
@@ -240,8 +243,12 @@ impl Broker {
         let Some(config) = clustered::with_host(config, &give_up)? else {
             return Err(StartError::Cluster(cluster::StartError::GivenUp));
         };
+        let config = left::founds_nothing(config, left.is_some());
         let config = config.as_ref();
         let clustered = Clustered::join(config, &folder, accepts_folder && is_member, give_up)?;
+        if let Some(left) = left {
+            left.forget().map_err(StartError::Folder)?;
+        }
         clustered.tell(COMMIT, commit);
         folder
             .adopt_name_seed(clustered.name_seed())
@@ -253,7 +260,14 @@ impl Broker {
             links: PeerLinks(Box::new(BrokerLinks(Arc::clone(&clustered)))),
         };
         let clustered = Some(clustered);
-        Self::start_node(config, (folder, port), Some(place), clustered, left, |_| {})
+        Self::start_node(
+            config,
+            (folder, port),
+            Some(place),
+            clustered,
+            after,
+            |_| {},
+        )
     }
 
     /// The same for a node of a cluster. `connect` is called before the store is opened: it has the node told of
@@ -720,7 +734,7 @@ fn control(
         Arc::clone(node),
         Arc::clone(&clustered),
         config.cluster_config.drain_clients_per_second.get(),
-        left,
+        left::noted(config, node.store().node(), left),
     );
     let env = config.cluster_config.env.clone();
     Arc::new(Control::new(
@@ -733,7 +747,7 @@ fn control(
 }
 
 fn ban_file(config: &Config, node: Option<u64>) -> Result<(BanFile, Bans), StartError> {
-    let in_data_folder = || config.data_dir.join("bans.json");
+    let in_data_folder = || config.data_dir.join(ban_file::FILES[0]);
     let path = config.abuse.ban_file.clone().unwrap_or_else(in_data_folder);
     BanFile::open(path.clone(), node).map_err(|source| StartError::File {
         kind: "bans",

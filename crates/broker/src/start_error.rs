@@ -55,6 +55,8 @@ pub enum StartError {
     /// The data folder belongs to a member of a cluster, and the configuration is that of a node that runs
     /// alone.
     Member(PathBuf),
+    /// The node of the data folder has left its cluster, so it founds none, and the configuration has nobody to join.
+    FoundsNone(PathBuf),
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -95,6 +97,12 @@ impl fmt::Display for StartError {
                  give the one that the node had, or another dataDir for a node that runs alone",
                 folder.display()
             ),
+            Self::FoundsNone(folder) => write!(
+                f,
+                "the node of {} has left its cluster: it joins as a new node, and founds none even with `bootstrap: true`. Set \
+                 clusterConfig.seedEndpoints or clusterDomainName, or remove the file `left` to have it found a new cluster",
+                folder.display()
+            ),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -112,7 +120,7 @@ impl std::error::Error for StartError {
             Self::Rules(source) => Some(source),
             Self::Folder(source) => Some(source),
             Self::Cluster(source) => Some(source),
-            Self::Welcome(_) | Self::NotEmpty(_) | Self::Member(_) => None,
+            Self::Welcome(_) | Self::NotEmpty(_) | Self::Member(_) | Self::FoundsNone(_) => None,
             Self::Store(source) => Some(source),
         }
     }
@@ -133,7 +141,8 @@ impl StartError {
             | Self::Certificate { .. }
             | Self::Rules(_)
             | Self::File { .. }
-            | Self::Member(_) => true,
+            | Self::Member(_)
+            | Self::FoundsNone(_) => true,
             Self::Cluster(error) => error.is_in_configuration(),
             // What a listener is to be cannot be, wherever it listens.
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::InvalidInput => true,

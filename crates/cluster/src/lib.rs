@@ -41,6 +41,7 @@ mod state;
 mod tests;
 
 pub use cluster::Cluster;
+pub use folder::FILES;
 pub use folder::record::{RECORD, RecordError, evict_others};
 pub use folder::stamps::go_on_alone;
 pub use members::list::{INFO_LIMIT, Member, Members, Spoken, State};

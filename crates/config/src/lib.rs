@@ -43,10 +43,10 @@ pub use load::{Loaded, MAX_FILE_BYTES};
 pub use network::{Network, Networks};
 pub use node_name::NodeName;
 pub use options::{
-    AbuseConfig, AttentionConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind,
-    AuthorizationConfig, ClassLimitsConfig, ClassMatchConfig, ClientAuth, ClientClassConfig,
-    ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, ControlConfig, ControlMode,
-    DEFAULT_CLASS, DenyPublishV3, ForwardedConfig, ForwardedHeader, HttpAnonymous,
+    AbuseConfig, AfterLeave, AttentionConfig, AuthenticationConfig, AuthenticatorConfig,
+    AuthenticatorKind, AuthorizationConfig, ClassLimitsConfig, ClassMatchConfig, ClientAuth,
+    ClientClassConfig, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, ControlConfig,
+    ControlMode, DEFAULT_CLASS, DenyPublishV3, ForwardedConfig, ForwardedHeader, HttpAnonymous,
     HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull,

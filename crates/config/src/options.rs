@@ -189,6 +189,8 @@ options! {
         fixed "foundAfterSeconds" => found_after: Option<Duration> = Some(Duration::from_secs(2)), unit Seconds;
         /// Clients that a node that is drained disconnects per second.
         fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
+        /// What the process does when its node has left the cluster.
+        fixed "afterLeave" => after_leave: AfterLeave = AfterLeave::End;
         group "sslConfig" => ssl: ClusterSslConfig;
     }
 
@@ -486,6 +488,14 @@ choice! {
         Always = "always",
         /// None.
         Never = "never",
+    }
+
+    /// What a process does when its node has left.
+    pub enum AfterLeave {
+        /// It ends, with exit code 0.
+        End = "end",
+        /// It stays, serves no clients and is not ready, until SIGTERM or SIGINT: for supervisors that start again whatever ends.
+        Wait = "wait",
     }
 
     /// What requests without a key may do.

@@ -16,8 +16,8 @@ use std::{
     },
 };
 
-use broker::{Broker, Ends, FolderWord};
-use config::{Config, ConfigError, Loaded};
+use broker::{Broker, Ends, FolderWord, NotReady};
+use config::{AfterLeave, Config, ConfigError, Loaded};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
@@ -115,15 +115,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Runtime(error.to_string())),
     };
     broker.show_settings(listing);
+    let mut has_left = true;
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload(arguments, &mut config, &log, &broker);
             continue;
         }
         info!(signal = signal_name(signal), "signal received");
+        has_left = false;
         break;
     }
     broker.shutdown();
+    match has_left && config.cluster_config.after_leave == AfterLeave::Wait {
+        true => wait_after_leaving(&config, &give_up),
+        false => Ok(()),
+    }
+}
+
+/// The node has left its cluster, and its process stays until a signal ends it.
+fn wait_after_leaving(config: &Config, is_ended: &AtomicBool) -> Result<(), Failure> {
+    let _port = NotReady::answer(config).map_err(|error| Failure::Runtime(error.to_string()))?;
+    let watch = |error: std::io::Error| Failure::Runtime(format!("cannot watch signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(watch)?;
+    info!("this node has left its cluster and waits to be stopped");
+    // One that came before these signals were watched has set the flag.
+    if !is_ended.load(Ordering::Relaxed) {
+        let signal = signals.forever().next();
+        let signal = signal.map_or("none", signal_name);
+        info!(signal, "signal received");
+    }
     Ok(())
 }
 

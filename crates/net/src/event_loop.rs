@@ -267,6 +267,8 @@ impl<S: Service> EventLoops<S> {
             if thread.join().is_err() {
                 tracing::error!("a panic ended an event loop");
             }
+            // Handles in other threads keep the loop, and the process may go on: nobody is to connect to what is not served.
+            peer.core.lock().listeners.clear();
         }
     }
 }

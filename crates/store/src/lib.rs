@@ -65,7 +65,7 @@ pub use simulation::Replica;
 pub use splitting::options::{Density, SplitBy, SplitOptions};
 pub use splitting::policy::{Hold, Verdict};
 pub use splitting::splitter::{SplitCounts, SplitDecision};
-pub use storage::folder::{Folder, FolderError, free_bytes};
+pub use storage::folder::{Folder, FolderError, Left, empty_if_left, free_bytes, note_left};
 pub use storage::recover::{
     Accepted, LostShards, Others, Outcome, Recovered, accept_damage, recover,
 };

@@ -4,3 +4,11 @@
 pub(crate) mod record;
 pub(crate) mod spoken;
 pub(crate) mod stamps;
+
+/// The names of all files that this crate keeps in a data folder. They are those of a member: a node that begins anew needs none.
+pub const FILES: [&str; 4] = [
+    record::RECORD,
+    record::ADDRESS,
+    stamps::STAMPS,
+    spoken::SPOKEN,
+];

@@ -93,7 +93,7 @@ impl error::Error for RecordError {
 }
 
 /// The file beside it with the address at which the node was started last, as text. Only people are told.
-const ADDRESS: &str = "cluster.address";
+pub(crate) const ADDRESS: &str = "cluster.address";
 
 /// Longer than any `host:port`.
 const ADDRESS_LIMIT: usize = 512;

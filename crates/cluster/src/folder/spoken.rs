@@ -26,7 +26,7 @@ use crate::folder::record::{RecordError, Sealed};
 use crate::members::list::{Details, INFO_LIMIT, Known, Roster};
 use crate::options::Versions;
 
-const SPOKEN: &str = "cluster.spoken";
+pub(crate) const SPOKEN: &str = "cluster.spoken";
 const SEALED: Sealed = Sealed {
     magic: b"HMQSPOKE",
     format: 1,

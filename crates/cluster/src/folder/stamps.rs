@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::folder::record::{RecordError, Sealed};
 
-const STAMPS: &str = "cluster.stamps";
+pub(crate) const STAMPS: &str = "cluster.stamps";
 const SEALED: Sealed = Sealed {
     magic: b"HMQSTAMP",
     format: 1,

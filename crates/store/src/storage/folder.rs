@@ -11,6 +11,7 @@
 //! inbox.made    this node has made an inbox store            so that a missing one is noticed
 //! level         the level of shards that say none           written at the first start of a program with levels
 //! founded       the shards were begun, here or elsewhere     so that none is begun twice
+//! left          the node has left its cluster                see `folder/left.rs`
 //! ```
 //!
 //! Invariants: a folder that is not ours is never written into, except for the lock's file; an incarnation
@@ -21,6 +22,7 @@
 
 mod durable;
 mod format;
+mod left;
 mod reserve;
 mod slots;
 #[cfg(test)]
@@ -42,6 +44,7 @@ pub(crate) use durable::{create, make_directory, sync_directory};
 use format::{
     FORMAT_FILE, Label, SEEDED, SPLIT, UNSEEDED, read as read_format, write as write_format,
 };
+pub use left::{Left, empty_if_left, note_left};
 pub(crate) use reserve::Reserve;
 use slots::Slots;
 pub(crate) use view::FolderView;
@@ -347,7 +350,7 @@ impl Folder {
 
     /// The folder of the log, which looks after it itself.
     pub(crate) fn log(&self) -> PathBuf {
-        self.root.join("log")
+        self.root.join(left::LOG)
     }
 
     /// The folder of a store that was elsewhere when it was last found; `None`: it was in here, or is not known.
@@ -521,7 +524,8 @@ fn raise_incarnation(root: &Path) -> Result<u64, FolderError> {
 /// Refuses a folder without `FORMAT` in which anything stands that a first start does not leave behind.
 fn refuse_foreign(folder: &Path) -> Result<(), FolderError> {
     let io = |reason| FolderError::io(folder, reason);
-    if folder.join(FORMAT_FILE).exists() {
+    // The folder of a node that has left was the broker's, and has only files of people beside what the emptying leaves.
+    if folder.join(FORMAT_FILE).exists() || left::has_left(folder) {
         return Ok(());
     }
     for entry in fs::read_dir(folder).map_err(io)? {

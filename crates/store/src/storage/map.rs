@@ -25,6 +25,11 @@ const FILE: &str = "SHARDS";
 /// The checksum of the file with the number.
 const CHECK: &str = "SHARDS.check";
 
+/// Whether a name in the folder of a store is that of a file of this module.
+pub(crate) fn is_name(name: &str) -> bool {
+    matches!(name, FILE | CHECK)
+}
+
 /// The shards of one store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ShardMap {

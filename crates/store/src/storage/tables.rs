@@ -82,6 +82,20 @@ const SHARD: &str = "shard-";
 /// What the name of a shard's folder begins with while it is being removed.
 const REMOVED: &str = "removed-";
 
+/// Whether a name in the folder of a store is that of a folder of tables, whole or not.
+pub(crate) fn is_name(name: &str) -> bool {
+    let beginnings = [
+        SHARD,
+        REMOVED,
+        seed::SEEDING,
+        transfer::RECEIVING,
+        transfer::RECEIVED,
+    ];
+    beginnings
+        .iter()
+        .any(|beginning| name.starts_with(beginning))
+}
+
 /// What the tables of a store may use.
 #[derive(Clone, Copy, Debug)]
 pub struct TablesOptions {

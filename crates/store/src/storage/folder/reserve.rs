@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-const RESERVE: &str = "reserve";
+pub(super) const RESERVE: &str = "reserve";
 
 /// Bytes that are kept.
 const BYTES: u64 = 8 << 20;

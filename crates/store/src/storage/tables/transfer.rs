@@ -17,9 +17,9 @@ use crate::storage::digest::{Agreed, RowHasher};
 use crate::storage::folder::{make_directory, sync_directory};
 
 /// What the name of a folder begins with while a table is received into it.
-const RECEIVING: &str = "receiving-";
+pub(super) const RECEIVING: &str = "receiving-";
 /// What it begins with when all is there, and the table of its shard is to be replaced by it.
-const RECEIVED: &str = "received-";
+pub(super) const RECEIVED: &str = "received-";
 
 /// Bytes of records that are written as one sorted file.
 const PART_BYTES: usize = 32 * 1024 * 1024;
