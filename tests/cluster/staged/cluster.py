@@ -160,10 +160,10 @@ class Node:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def asked(self, *args, binary=BINARY) -> subprocess.CompletedProcess:
+    def asked(self, *args, binary=BINARY, timeout=DEADLINE_S) -> subprocess.CompletedProcess:
         """`heraldmq cluster …` at this node, whatever comes of it, by this version or another one."""
         url = f"http://{self.place.address}:{HTTP}"
-        return run("cluster", *args, "--url", url, "--token-file", self.cluster.token, binary=binary)
+        return run("cluster", *args, "--url", url, "--token-file", self.cluster.token, binary=binary, timeout=timeout)
 
     @property
     def id(self) -> str:
