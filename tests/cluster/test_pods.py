@@ -191,15 +191,18 @@ def test_a_pod_is_killed_while_another_rolls(name):
         load.answered()
 
 
-def test_the_others_go_on_while_the_name_server_has_the_old_address_of_a_pod(name):
+@pytest.mark.parametrize("fault", ["old", "silent"])
+def test_the_others_go_on_while_the_name_server_does_not_tell_the_address_of_a_pod(name, fault):
     with loaded(3, name) as (pods, load):
         pods.names.keep_old()
+        pods.names.is_silent = fault == "silent"
         pod = pods.nodes[2]
         load.during(pod.stop)
         pod.start(ready=False)
         load.during(lambda: until(pod.is_alive, what=pod.told))
         load.answered()
         pods.names.renew()
+        pods.names.is_silent = False
         load.during(pod.becomes_ready)
         load.during(pods.whole)
         load.answered()
