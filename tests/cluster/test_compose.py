@@ -1,5 +1,6 @@
 """packaging/compose: the file is right, and what it says works: it is played as it stands, without a daemon (staged/compose.py)."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -162,6 +163,22 @@ def test_a_durable_session_outlives_a_node(played, secrets, name):
     # It comes back with its volume.
     played["node2"].start()
     until(played["node2"].is_healthy, 2 * DEADLINE_S, played["node2"].log.read_text)
+
+
+def test_a_node_without_its_volume_joins_the_others(played):
+    """It is the one with HERALDMQ_BOOTSTRAP."""
+
+    def identifier(node):
+        return json.loads(played[node].run("/usr/bin/heraldmq", "cluster", "status", "--json").stdout)["cluster"]
+
+    before = identifier("node2")
+    node = played["node1"]
+    assert node.stop() == 0, node.log.read_text()[-2000:]
+    for file in (played.folder / "volumes/node1").iterdir():
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    node.start()
+    until(node.is_healthy, 2 * DEADLINE_S, node.log.read_text)
+    assert identifier("node1") == identifier("node2") == before
 
 
 def test_a_node_ends_in_order_within_its_time(played):
