@@ -146,6 +146,7 @@ export type QueueRow = { bytes: number; class: string; client_id: string; in_per
 export type QueuedMessage = { encoding: Encoding; expires_at: At | null; group: string | null; payload: string | null; payload_bytes: number; qos: number; retain: boolean; sequence: BigNumber; topic: string };
 export type Rate = number;
 export type Reach = "up" | "suspect" | "down";
+export type Rebalance = { clients_per_second: number | null };
 export type Receiver = { client_id: string | null; detail: string | null; filter: string; group: string | null; members: number | null; node: NodeId | null; node_name: string | null; outcome: Outcome; qos: number; reason: string | null; rule: Verdict | null; state: ClientState | null };
 export type RecentDrop = { at: At; reason: string; topic: string };
 export type RefusedLoginsRow = { address: string | null; cause: string; client_id: string | null; count: number; detail: string | null; explanation: string; first: At; last: At; listener: string | null; node: NodeId; node_name: string; user: string | null };
@@ -249,6 +250,7 @@ export interface Post {
   "/cluster/evict": { answer: null; body: Evict };
   "/cluster/join": { answer: null; body: Join };
   "/cluster/leave": { answer: null; body: null };
+  "/cluster/rebalance": { answer: null; body: Rebalance };
   "/cluster/split": { answer: null; body: Split };
   "/cluster/transfer-leader": { answer: null; body: TransferLeader };
   "/cluster/upgrade": { answer: null; body: null };

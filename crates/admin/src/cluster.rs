@@ -54,6 +54,86 @@ pub enum Change {
     },
     /// Raise the level of all shards: each node is of the new version, and none goes back.
     FinishUpgrade,
+    /// Move clients from nodes that have more than their share to the others; or stop that.
+    Rebalance {
+        /// How many clients each node moves per second. `None`: as many as when it is drained; 0: none any more.
+        clients_per_second: Option<u32>,
+    },
+}
+
+/// How evenly clients are spread over the nodes that serve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Evenness {
+    /// Nodes that serve.
+    pub nodes: usize,
+    /// The clients of all of them.
+    pub clients: u64,
+    /// Those of the node that has most.
+    pub most: u64,
+}
+
+impl Evenness {
+    /// By the clients of each node that serves.
+    pub fn of(clients: impl Iterator<Item = u64>) -> Self {
+        clients.fold(Self::default(), |sum, clients| Self {
+            nodes: sum.nodes + 1,
+            clients: sum.clients.saturating_add(clients),
+            most: sum.most.max(clients),
+        })
+    }
+
+    /// By what a node tells of all: those are counted that let clients in and can be reached.
+    #[must_use]
+    pub fn of_status(status: &ClusterStatus) -> Self {
+        let serve = status
+            .nodes
+            .iter()
+            .filter(|node| node.state == NodeState::Up && node.reach != Reach::Down);
+        Self::of(serve.filter_map(|node| node.connections))
+    }
+
+    /// Clients of a node, on average.
+    #[must_use]
+    pub fn mean(self) -> f64 {
+        match self.nodes {
+            0 => 0.0,
+            nodes => self.clients as f64 / nodes as f64,
+        }
+    }
+
+    /// The clients of the node that has most, as a multiple of the mean; 1 if there are none.
+    #[must_use]
+    pub fn most_to_mean(self) -> f64 {
+        match self.clients {
+            0 => 1.0,
+            _ => self.most as f64 / self.mean(),
+        }
+    }
+
+    /// How many clients a node has at most that keeps none it could give to others: 2 % and one more than the mean.
+    #[must_use]
+    pub fn enough(self) -> u64 {
+        (self.mean() * 1.02).ceil() as u64 + 1
+    }
+}
+
+#[cfg(test)]
+mod evenness_tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_even_when_no_node_has_more_than_the_mean() {
+        let even = Evenness::of([100, 100, 100].into_iter());
+        assert_eq!(
+            (even.mean(), even.most_to_mean(), even.enough()),
+            (100.0, 1.0, 103)
+        );
+        let added = Evenness::of([100_000 / 3, 100_000 / 3, 100_000 / 3, 0].into_iter());
+        assert!((added.most_to_mean() - 4.0 / 3.0).abs() < 0.001);
+        assert!(added.enough() as f64 / added.mean() < 1.1);
+        let nobody = Evenness::of([].into_iter());
+        assert_eq!((nobody.mean(), nobody.most_to_mean()), (0.0, 1.0));
+    }
 }
 
 /// A node's identifier. As text, and in JSON: 16 hexadecimal digits, because many readers of JSON have

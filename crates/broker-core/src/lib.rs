@@ -51,7 +51,7 @@ mod will;
 pub use backpressure::held_time::{Held, HeldReason, Share};
 pub use backpressure::pairs::HeldBy;
 pub use backpressure::slow::SlowSubscribers;
-pub use clients::{Done, FromLoop, LoopMessage};
+pub use clients::{Advice, Done, FromLoop, LoopMessage, SendAway, SentOn, Thousandths};
 pub use connect::departures::Departure;
 pub use connect::refused::{Cause, RefusedLogin};
 pub use dispatch::ClientLoop;

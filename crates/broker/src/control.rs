@@ -50,12 +50,16 @@ pub(crate) trait ClusterControl: fmt::Debug + Send + Sync + 'static {
     fn change(&self, change: Change) -> Result<(), Refusal>;
 }
 
+/// Has all nodes move clients: so many per second, or as many as the nodes are configured to.
+pub(crate) type Rebalance = Box<dyn Fn(Option<u32>) -> Result<(), Refusal> + Send + Sync>;
+
 /// A node's cluster, for those who ask and command.
 pub(crate) struct Control {
     node: Arc<Node>,
     clustered: Arc<Clustered>,
     drain: Arc<Drain>,
     upgrade: Arc<Upgrade>,
+    rebalance: Rebalance,
     env: String,
 }
 
@@ -70,7 +74,7 @@ impl Control {
         node: Arc<Node>,
         clustered: Arc<Clustered>,
         drain: Arc<Drain>,
-        upgrade: Arc<Upgrade>,
+        (upgrade, rebalance): (Arc<Upgrade>, Rebalance),
         env: String,
     ) -> Self {
         Self {
@@ -78,6 +82,7 @@ impl Control {
             clustered,
             drain,
             upgrade,
+            rebalance,
             env,
         }
     }
@@ -237,6 +242,7 @@ impl ClusterControl for AloneControl {
             | Change::Drain
             | Change::EndDrain
             | Change::Evict { .. }
+            | Change::Rebalance { .. }
             | Change::TransferLeader { .. } => Err(Refusal::Conflict(ALONE.to_owned())),
         }
     }
@@ -381,6 +387,7 @@ impl ClusterControl for Control {
             Change::TransferLeader { store, shard, to } => self.transfer_leader(store, shard, to.0),
             Change::Split { store, shard, at } => self.split(store, shard, at),
             Change::FinishUpgrade => self.upgrade.finish(),
+            Change::Rebalance { clients_per_second } => (self.rebalance)(clients_per_second),
         }
     }
 }

@@ -16,12 +16,9 @@ use crate::all_loops::all_loops;
 use crate::clustered::{Clustered, MQTT};
 use crate::control;
 use crate::node::Node;
+use crate::pace::{Pace, PerSecond, STEP};
 use admin::cluster::Refusal;
-use broker_core::LoopMessage;
-
-/// How often clients are sent away, and is looked whether what is waited for is so.
-pub(crate) const STEP: Duration = Duration::from_millis(100);
-const STEPS_PER_SECOND: u32 = 10;
+use broker_core::{LoopMessage, SendAway};
 
 /// How long clients stay for shards to be led elsewhere.
 const LEAD: Duration = Duration::from_secs(10);
@@ -251,34 +248,6 @@ impl Drain {
     }
 }
 
-/// Clients in a second.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct PerSecond(pub(crate) u32);
-
-/// How many clients are sent away in each step.
-pub(crate) struct Pace {
-    rate: PerSecond,
-    rest: Tenths,
-}
-
-/// Tenths of clients that were too few for one.
-struct Tenths(u32);
-
-impl Pace {
-    pub(crate) fn new(rate: PerSecond) -> Self {
-        Self {
-            rate,
-            rest: Tenths(0),
-        }
-    }
-
-    pub(crate) fn step(&mut self) -> usize {
-        let tenths = self.rest.0.saturating_add(self.rate.0);
-        self.rest = Tenths(tenths % STEPS_PER_SECOND);
-        (tenths / STEPS_PER_SECOND) as usize
-    }
-}
-
 /// Before a node stops: others lead its shards, if they can, and its clients are told of another node.
 pub(crate) fn hand_over(node: &Node, clustered: &Clustered) {
     clustered.cluster().set_state(State::Stopping);
@@ -299,6 +268,7 @@ pub(crate) fn send_away(node: &Node, clustered: &Clustered, clients: usize) {
     );
     let permits = Arc::new(AtomicUsize::new(clients));
     all_loops(node.rim.loops(), |done| LoopMessage::SendAway {
+        why: SendAway::Drain,
         permits: Arc::clone(&permits),
         elsewhere: elsewhere.clone(),
         done,
@@ -338,18 +308,4 @@ pub(crate) fn successors(clustered: &Clustered) -> Vec<Member> {
         member.node != own && member.state == State::Up && member.reach == Reach::Up
     };
     members.nodes.values().filter(serves).cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_second_has_as_many_clients_as_is_set() {
-        for per_second in [0, 1, 7, 200, 65_535] {
-            let mut pace = Pace::new(PerSecond(per_second));
-            let steps = (0..STEPS_PER_SECOND).map(|_| pace.step());
-            assert_eq!(steps.sum::<usize>(), per_second as usize);
-        }
-    }
 }

@@ -43,6 +43,7 @@ mod memory;
 mod metrics;
 mod net_stats;
 mod node;
+mod pace;
 mod peers;
 mod people;
 mod process_metrics;
@@ -54,6 +55,7 @@ mod reread;
 mod rule_file;
 mod rules_of_all;
 mod settings;
+mod spreading;
 mod start_error;
 mod stop;
 mod store_listener;
@@ -106,6 +108,7 @@ use peers::answerer::Answerer;
 use people::ConfiguredPeople;
 use route_exchange::Times;
 use settings::settings;
+use spreading::Spreading;
 use stop::StopPlan;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
@@ -391,12 +394,16 @@ impl Broker {
             }),
             config.cluster_config.raise_level_after,
         ));
-        let control = match clustered {
-            Some(clustered) => {
+        let spreading = clustered.as_ref().map(|clustered| {
+            let spreading = Spreading::new(Arc::clone(&node), Arc::clone(clustered), config);
+            Arc::new(spreading)
+        });
+        let control = match clustered.zip(spreading.clone()) {
+            Some((clustered, spreading)) => {
                 if let Some(reference) = listeners.reference(clustered::host(config)) {
                     clustered.tell(MQTT, &reference);
                 }
-                control(config, &node, clustered, &upgrade, left)
+                control(config, (&node, clustered), (&upgrade, spreading), left)
             }
             None => {
                 let env = config.cluster_config.env.clone();
@@ -417,7 +424,11 @@ impl Broker {
         let inspect = Inspect::new(&node, control, ban_file, about);
         let answerer: Arc<dyn Answerer> = Arc::new(Answering(Arc::clone(&inspect)));
         node.rim.set_answerer(&answerer);
-        let side = beside_loops(Arc::clone(&node), Arc::clone(&inspect), upgrade);
+        let side = beside_loops(
+            Arc::clone(&node),
+            Arc::clone(&inspect),
+            (upgrade, spreading),
+        );
         let side = Side::start("beside", side);
         let side = side.map_err(StartError::System)?;
         let asking = Asking(Arc::clone(&inspect));
@@ -725,9 +736,8 @@ fn split_options(config: &Config) -> PerStore<SplitOptions> {
 /// What people ask of a node's cluster.
 fn control(
     config: &Config,
-    node: &Arc<Node>,
-    clustered: Arc<Clustered>,
-    upgrade: &Arc<Upgrade>,
+    (node, clustered): (&Arc<Node>, Arc<Clustered>),
+    (upgrade, spreading): (&Arc<Upgrade>, Arc<Spreading>),
     left: Box<dyn Fn() + Send + Sync>,
 ) -> Arc<dyn ClusterControl> {
     let drain = Drain::new(
@@ -741,7 +751,10 @@ fn control(
         Arc::clone(node),
         clustered,
         Arc::new(drain),
-        Arc::clone(upgrade),
+        (
+            Arc::clone(upgrade),
+            Box::new(move |clients_per_second| spreading.wish(clients_per_second)),
+        ),
         env,
     ))
 }
@@ -923,7 +936,11 @@ impl Side {
     }
 }
 
-async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>, upgrade: Arc<Upgrade>) {
+async fn beside_loops(
+    node: Arc<Node>,
+    inspect: Arc<Inspect>,
+    (upgrade, spreading): (Arc<Upgrade>, Option<Arc<Spreading>>),
+) {
     tokio::select! {
         () = record_history(Arc::clone(&inspect)) => {}
         () = tell_changes(inspect) => {}
@@ -933,6 +950,7 @@ async fn beside_loops(node: Arc<Node>, inspect: Arc<Inspect>, upgrade: Arc<Upgra
         () = keep_cluster_time(&node) => {}
         () = share_bans(&node) => {}
         () = raise_levels(&upgrade) => {}
+        () = spreading::run(spreading) => {}
         () = rules_of_all::run(&node) => {}
         () = audit_sending::run(&node) => {}
     }

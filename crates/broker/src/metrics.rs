@@ -26,7 +26,8 @@ use crate::clustered::name_of;
 use crate::control::{control_age, reach, without_leader};
 use crate::listeners::Listening;
 use crate::node::Node;
-use admin::cluster::Reach;
+use crate::spreading;
+use admin::cluster::{Evenness, Reach};
 use broker_core::Reason;
 use broker_core::{BrokerStats, ClosedBeforeConnect, HeldReason, sum};
 
@@ -728,6 +729,12 @@ fn encode_cluster(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
         None,
         is_open.into(),
     )?;
+    let evenness = members.as_ref().map(|members| spreading::evenness(members));
+    let help = "Clients of the node of the cluster that has most, divided by the mean of the nodes that serve, as they have told \
+                it; 1 if all have as many";
+    let metric =
+        encoder.encode_descriptor("connections_most_to_mean", help, None, MetricType::Gauge)?;
+    ConstGauge::new(evenness.map_or(1.0, Evenness::most_to_mean)).encode(metric)?;
     let missing = members.map_or(0, |members| voters_missing(node, &members));
     let help = "Voting replicas of shards led here whose nodes cannot be reached";
     gauge(encoder, "store_voters_missing", help, None, missing)?;

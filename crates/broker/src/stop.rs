@@ -12,10 +12,11 @@ use cluster::State;
 use config::Config;
 
 use crate::clustered::Clustered;
-use crate::drain::{Pace, PerSecond, STEP, await_other_leaders, send_away, successors};
+use crate::drain::{await_other_leaders, send_away, successors};
 use crate::ending::{About, costs};
 use crate::eviction::Names;
 use crate::node::Node;
+use crate::pace::{Pace, PerSecond, STEP};
 
 /// How long clients stay for shards to be led elsewhere.
 const LEAD: Duration = Duration::from_secs(3);

@@ -189,6 +189,10 @@ options! {
         fixed "foundAfterSeconds" => found_after: Option<Duration> = Some(Duration::from_secs(2)), unit Seconds;
         /// Clients that a node that is drained disconnects per second.
         fixed "drainClientsPerSecond" => drain_clients_per_second: NonZero<u16> = at_least_one(200);
+        /// What a node does with clients that connect while it has over 5 % more than the mean of the nodes: nothing (`none`); it sends clients of
+        /// MQTT 5.0 that can reach it there to the node with the fewest clients (`redirect`: 0x9C with a reference); or it refuses the others as
+        /// well (`refuse`), which then find another node by themselves. In each case every second one at most, so that who comes back gets in.
+        fixed "spreadAtConnect" => spread_at_connect: SpreadAtConnect = SpreadAtConnect::Nothing;
         /// What the process does when its node has left the cluster.
         fixed "afterLeave" => after_leave: AfterLeave = AfterLeave::End;
         group "sslConfig" => ssl: ClusterSslConfig;
@@ -504,6 +508,16 @@ choice! {
         Viewer = "viewer",
         /// Nothing.
         None = "none",
+    }
+
+    /// What a node that has more clients than the others does with those that connect.
+    pub enum SpreadAtConnect {
+        /// Nothing.
+        Nothing = "none",
+        /// It sends those to another node that it can tell which.
+        Redirect = "redirect",
+        /// It refuses the others as well.
+        Refuse = "refuse",
     }
 
     /// When a shard is split by itself.

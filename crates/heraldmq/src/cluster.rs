@@ -3,6 +3,7 @@
 //!
 //! Deliberately absent: whether a change is possible; the node says so.
 
+mod rebalance;
 mod resize;
 mod wait;
 
@@ -37,6 +38,8 @@ Examples:
   heraldmq cluster drain mq-2 --end --key-file operator.key
   heraldmq cluster resize 3 --dry-run --key-file operator.key
   heraldmq cluster resize 3 --wait --key-file operator.key
+  heraldmq cluster rebalance --dry-run --key-file operator.key
+  heraldmq cluster rebalance --per-second 100 --wait --key-file operator.key
   heraldmq cluster evict 5f3a90c2d1e4b867 --dry-run --token-file token
   heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
@@ -98,6 +101,12 @@ enum Command {
     /// from NODES on begin to leave at once, the highest first; nodes without a number stay. If there is no such node, there
     /// is nothing to do, and that is success. If one of them cannot leave, nothing is changed.
     Resize(resize::Resize),
+    /// Move clients from nodes that have more than their share to the others, for example after a node was added.
+    ///
+    /// Each node disconnects at most so many clients per second, until it has no more than 2 % above the mean. Clients of MQTT 5.0
+    /// without TLS and WebSocket are told a node that has fewer; the others connect anew where their configuration or a balancer sends
+    /// them. Clients to which messages are on their way stay, and no client is moved twice within an hour.
+    Rebalance(rebalance::Rebalance),
     /// Remove a failed node that will not come back.
     Evict {
         #[command(flatten)]
@@ -184,6 +193,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             ..
         } => wait::drain(node, of.member.as_deref(), *limit),
         Command::Resize(resize) => resize::run(resize),
+        Command::Rebalance(rebalance) => rebalance::run(rebalance),
         Command::Evict {
             node,
             member,

@@ -221,6 +221,15 @@ pub(super) struct Split {
     at: Option<Slot>,
 }
 
+/// The body of `rebalance`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rebalance {
+    /// How many clients each node moves per second; without it `clusterConfig.drainClientsPerSecond` of the node. 0: none any more.
+    #[serde(default)]
+    clients_per_second: Option<u32>,
+}
+
 /// Has the node look for members at another address, too.
 #[utoipa::path(post, path = "/api/v1/cluster/join", operation_id = "join_cluster", tag = "cluster", request_body = Join, responses((status = 204, description = "The node looks for members there")))]
 pub(super) async fn join(
@@ -291,6 +300,16 @@ pub(super) async fn finish_upgrade(
     State(broker): State<Arc<dyn Broker>>,
 ) -> Result<StatusCode, Problem> {
     carry_out(broker, Change::FinishUpgrade).await
+}
+
+/// Moves clients from nodes that have more than their share to the others, at a pace. It stops by itself.
+#[utoipa::path(post, path = "/api/v1/cluster/rebalance", operation_id = "rebalance", tag = "cluster", request_body = Rebalance, responses((status = 204, description = "The nodes begin, or stop, within a second or two")))]
+pub(super) async fn rebalance(
+    State(broker): State<Arc<dyn Broker>>,
+    Body(body): Body<Rebalance>,
+) -> Result<StatusCode, Problem> {
+    let Rebalance { clients_per_second } = body;
+    carry_out(broker, Change::Rebalance { clients_per_second }).await
 }
 
 /// Begins a change on a thread that may wait.

@@ -200,7 +200,8 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(cluster::drain))
             .routes(routes!(nodes::drain))
             .routes(routes!(nodes::end_drain))
-            .routes(routes!(cluster::transfer_leader)),
+            .routes(routes!(cluster::transfer_leader))
+            .routes(routes!(cluster::rebalance)),
         Role::Administrator => OpenApiRouter::new()
             .routes(routes!(cluster::join))
             .routes(routes!(cluster::leave))

@@ -136,6 +136,7 @@ fn body_of(path: &str) -> Value {
         "/api/v1/match" => json!({"topic": "a"}),
         "/api/v1/acl/test" => json!({"client_id": "a", "action": "publish", "topic": "a"}),
         "/api/v1/acl/rules" => json!({"client_id": "a"}),
+        "/api/v1/cluster/rebalance" => json!({}),
         path if path.starts_with("/api/v1/nodes/") => json!({}),
         "/api/v1/publish" => json!({"topic": "a"}),
         "/api/v1/publish/bulk" => json!({"messages": [{"topic": "a"}]}),

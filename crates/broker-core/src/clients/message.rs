@@ -45,9 +45,10 @@ pub enum LoopMessage {
     Bans,
     /// The configuration has been read again.
     Reload(Arc<Settings>, Done),
-    /// The node is drained, or stops: nobody is let in any more, and for each permit one client is
-    /// disconnected.
+    /// For each permit one client is disconnected and told of another node.
     SendAway {
+        /// Who goes, and whether others are let in.
+        why: SendAway,
         /// How many clients all loops together may disconnect.
         permits: Arc<AtomicUsize>,
         /// Host and port of another node's TCP listener.
@@ -55,6 +56,8 @@ pub enum LoopMessage {
         /// Dropped when it is done.
         done: Done,
     },
+    /// The node has more clients than its share, or not any more.
+    Spread(Option<Arc<Advice>>),
     /// The node is drained no more: clients are let in again.
     EndDrain(Done),
     /// Shutdown, first step: nobody is let in any more.
@@ -63,6 +66,42 @@ pub enum LoopMessage {
     PublishWills(Done),
     /// Shutdown, third step: all connections are closed.
     Disconnect(Done),
+}
+
+/// Why clients are sent to another node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendAway {
+    /// The node is drained, or stops: nobody is let in any more.
+    Drain,
+    /// The node has more than its share: of those that came before this time, in µs of the node's clock, who lose nothing.
+    Rebalance {
+        /// The time.
+        before_us: u64,
+    },
+}
+
+/// Of those that connect, thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thousandths(pub u16);
+
+/// Who is sent on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SentOn {
+    /// Clients of MQTT 5.0 that are told another node, which they can reach.
+    Told,
+    /// All: the others are refused, and find another node by themselves, or come back.
+    All,
+}
+
+/// What a node does that has more clients than its share.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// Host and port of the listener without TLS and WebSocket of a node that has fewer.
+    pub elsewhere: Option<String>,
+    /// How many of those that connect are sent on. More than 500 are 500.
+    pub share: Thousandths,
+    /// Who.
+    pub whom: SentOn,
 }
 
 /// What loops send each other.

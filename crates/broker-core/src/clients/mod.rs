@@ -19,8 +19,8 @@ use net_api::{ConnectionId, Key};
 pub(crate) use client::Client;
 pub(crate) use dropped::{record, record_drop};
 pub(crate) use io::LoopIo;
+pub use message::{Advice, Done, FromLoop, LoopMessage, SendAway, SentOn, Thousandths};
 pub(crate) use message::{BetweenLoops, Together};
-pub use message::{Done, FromLoop, LoopMessage};
 pub(crate) use table::Clients;
 pub(crate) use timer::Timer;
 

@@ -254,6 +254,12 @@ impl<R: Rim> ClientLoop<R> {
         if self.base.drained.is_some() {
             return refused(ReasonCode::UseAnotherServer, Cause::Draining);
         }
+        if is_first {
+            let is_plain = self.base.is_plain(io, connection);
+            if let Some(code) = self.base.spread.judge(connect.version, is_plain) {
+                return refused(code, Cause::SentOn);
+            }
+        }
         if self.base.node.pressure() == Pressure::Refuse {
             return refused(self.base.full(), Cause::Memory);
         }

@@ -59,6 +59,8 @@ pub enum Cause {
     Memory,
     /// The node sends its clients to other nodes.
     Draining,
+    /// The node has more clients than its share.
+    SentOn,
     /// The node shuts down.
     ShuttingDown,
     /// The store cannot record its session.
@@ -85,7 +87,7 @@ pub(crate) struct Refused {
 
 impl Cause {
     /// One of each name.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Denied(Denial::UnknownUser),
         Self::Denied(Denial::WrongPassword),
         Self::Denied(Denial::OtherUser),
@@ -113,6 +115,7 @@ impl Cause {
         Self::NodeSessions,
         Self::Memory,
         Self::Draining,
+        Self::SentOn,
         Self::ShuttingDown,
         Self::Store,
         Self::TakeOver,
@@ -146,6 +149,7 @@ impl Cause {
             Self::NodeSessions => "node_sessions",
             Self::Memory => "memory",
             Self::Draining => "draining",
+            Self::SentOn => "sent_to_another_node",
             Self::ShuttingDown => "shutting_down",
             Self::Store => "store",
             Self::TakeOver => "takeover",
@@ -218,6 +222,9 @@ impl Cause {
             }
             Self::Memory => "The node is short of memory.",
             Self::Draining => "The node is being drained.",
+            Self::SentOn => {
+                "The node has more clients than the others (clusterConfig.spreadAtConnect)."
+            }
             Self::ShuttingDown => "The node is shutting down.",
             Self::Store => "The store could not record the session; the broker's log says why.",
             Self::TakeOver => {

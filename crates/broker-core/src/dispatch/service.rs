@@ -361,12 +361,17 @@ impl<R: Rim> Service for ClientLoop<R> {
                 drop(done);
             }
             LoopMessage::SendAway {
+                why,
                 permits,
                 elsewhere,
                 done,
             } => {
-                self.send_away(io, &permits, elsewhere.as_deref());
+                self.send_away(io, (&permits, why), elsewhere.as_deref());
                 drop(done);
+            }
+            LoopMessage::Spread(advice) => {
+                let policy = &self.base.settings.limits.policy;
+                self.base.spread.handle_advice(advice.as_deref(), policy);
             }
             LoopMessage::EndDrain(done) => {
                 self.base.drained = None;

@@ -1,4 +1,4 @@
-//! A node that is drained, or stops: its clients are sent to other nodes.
+//! A node that is drained, or stops, or has more clients than its share: its clients are sent to other nodes.
 //!
 //! Wills are published as whenever the server closes a connection [MQTT-3.1.2-8]: those of sessions that stay
 //! wait for their delay, and are not published if the client connects elsewhere in time.
@@ -6,25 +6,35 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mqtt_proto::ReasonCode;
+use net_api::Key;
 
-use crate::clients::{Client, LoopIo};
+use crate::clients::{Client, LoopIo, SendAway};
 use crate::dispatch::ClientLoop;
 use crate::rim::Rim;
-use crate::turn::Drained;
+use crate::turn::{Base, Drained};
 
 /// For so long after the first, clients are not disconnected whose sessions would end while messages are queued or
 /// in flight. Later, others still go before them.
 const BUSY_MS: u64 = 5_000;
 
 impl<R: Rim> ClientLoop<R> {
-    /// Lets nobody in any more, and disconnects clients, each for one permit: first those that lose nothing, for a
-    /// while only them. `elsewhere`: host and port of another node's TCP listener.
+    /// Disconnects clients, each for one permit: first those that lose nothing. A node that is drained lets nobody in any more, and
+    /// disconnects after a while the others, too. `elsewhere`: host and port of another node's TCP listener.
     pub(crate) fn send_away(
         &mut self,
         io: &mut impl LoopIo,
-        permits: &AtomicUsize,
+        (permits, why): (&AtomicUsize, SendAway),
         elsewhere: Option<&str>,
     ) {
+        if let SendAway::Rebalance { before_us } = why {
+            let policy = &self.base.settings.limits.policy;
+            self.base.spread.handle_move(elsewhere, policy);
+            let came_before = |client: &Client| client.came_us < before_us && !client.is_busy();
+            let mut keys = self.clients.online();
+            keys.retain(|key| self.clients.get(*key).is_some_and(came_before));
+            end_for_permits(&mut self.base, keys, permits);
+            return;
+        }
         let begins = permits.load(Ordering::Relaxed) > 0;
         let since_ms = self
             .base
@@ -44,13 +54,21 @@ impl<R: Rim> ClientLoop<R> {
             .into_iter()
             .partition(|key| self.clients.get(*key).is_some_and(Client::is_busy));
         let busy = if is_late { busy } else { Vec::new() };
-        let take = |permits: usize| permits.checked_sub(1);
-        for key in free.into_iter().chain(busy) {
-            let taken = permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-            if taken.is_err() {
-                break;
-            }
-            self.base.end(key, ReasonCode::UseAnotherServer);
+        end_for_permits(&mut self.base, free.into_iter().chain(busy), permits);
+    }
+}
+
+fn end_for_permits<R: Rim>(
+    base: &mut Base<R>,
+    keys: impl IntoIterator<Item = Key>,
+    permits: &AtomicUsize,
+) {
+    let take = |permits: usize| permits.checked_sub(1);
+    for key in keys {
+        let taken = permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_err() {
+            break;
         }
+        base.end(key, ReasonCode::UseAnotherServer);
     }
 }

@@ -386,6 +386,7 @@ impl World {
             ["everybody", "is", "disconnected"] => self.tell_all(LoopMessage::Disconnect),
             ["clients", "are", "sent", "to", host] => {
                 self.tell_all(|done| LoopMessage::SendAway {
+                    why: crate::SendAway::Drain,
                     permits: Arc::new(AtomicUsize::new(1_000)),
                     elsewhere: Some(host.to_owned()),
                     done,

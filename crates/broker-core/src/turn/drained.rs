@@ -14,16 +14,20 @@ pub(crate) struct Drained {
 
 impl Drained {
     pub(crate) fn new(policy: &Policy, elsewhere: Option<&str>, since_ms: Option<u64>) -> Self {
-        let reference = elsewhere.filter(|_| policy.server_reference.is_none());
-        let elsewhere = reference.map(|reference| {
-            Box::new(Policy {
-                server_reference: Some(reference.into()),
-                ..policy.clone()
-            })
-        });
         Self {
-            elsewhere,
+            elsewhere: policy_with(policy, elsewhere),
             since_ms,
         }
     }
+}
+
+/// The settings' policy, with a node that clients can go to. `None`: none is known, or the settings name one.
+pub(crate) fn policy_with(policy: &Policy, elsewhere: Option<&str>) -> Option<Box<Policy>> {
+    let reference = elsewhere.filter(|_| policy.server_reference.is_none());
+    reference.map(|reference| {
+        Box::new(Policy {
+            server_reference: Some(reference.into()),
+            ..policy.clone()
+        })
+    })
 }

@@ -3,12 +3,13 @@
 //!
 //! Invariant: nothing here calls a part; what happens to a client when it is answered is the dispatch's to say.
 //!
-//! `effect.rs`: what parts want done above them. `drained.rs`: where clients of a node that is drained go. `log.rs`: what the log and those who watch are told of clients. `sources.rs`: where connections come from.
+//! `effect.rs`: what parts want done above them. `drained.rs`, `spread.rs`: where clients go of a node that is drained, or has more than its share. `log.rs`: what the log and those who watch are told of clients. `sources.rs`: where connections come from.
 
 mod drained;
 mod effect;
 mod log;
 mod sources;
+mod spread;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,12 +32,15 @@ use crate::publish::once::Once;
 use crate::rim::Rim;
 use crate::settings::Settings;
 use crate::share::Share;
+
 use crate::stats::BrokerStats;
 
 pub(crate) use drained::Drained;
+use drained::policy_with;
 pub(crate) use effect::Effect;
 pub(crate) use log::version_name;
 pub(crate) use sources::judged;
+pub(crate) use spread::Spread;
 
 /// What the parts of one loop have in common.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub(crate) struct Base<R: Rim> {
     pub(crate) closing: bool,
     /// Clients are sent to other nodes.
     pub(crate) drained: Option<Drained>,
+    /// Some clients are, because this node has more than its share.
+    pub(crate) spread: Spread,
     /// What is to be done when what is being handled has been handled; empty between calls.
     effects: VecDeque<Effect>,
 }
@@ -87,6 +93,7 @@ impl<R: Rim> Base<R> {
             share: Share::default(),
             closing: false,
             drained: None,
+            spread: Spread::default(),
             effects: VecDeque::new(),
             node,
         }
@@ -216,6 +223,7 @@ impl<R: Rim> Base<R> {
     pub(crate) fn last_policy(&self, is_plain: bool) -> &Policy {
         let drained = self.drained.as_ref().filter(|_| is_plain);
         let elsewhere = drained.and_then(|drained| drained.elsewhere.as_deref());
+        let elsewhere = elsewhere.or_else(|| self.spread.policy().filter(|_| is_plain));
         elsewhere.unwrap_or(&self.settings.limits.policy)
     }
 

@@ -6,11 +6,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use admin::api::NodeChange;
-use admin::cluster::{ClusterStatus, NodeId, NodeState, NodeStatus};
+use admin::cluster::{ClusterStatus, Evenness, NodeId, NodeState, NodeStatus};
 use serde_json::json;
 use text_table::units::counted;
 
-use super::{node_path, print, told};
+use super::{node_path, print, rebalance, told};
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
@@ -52,6 +52,20 @@ pub(super) fn drain(port: &HttpPort, member: Option<&str>, limit_s: u64) -> Resu
                 ),
             }))
         }
+    }
+}
+
+/// Waits until no node has more clients than its share.
+pub(super) fn even(port: &HttpPort, limit_s: u64) -> Result<(), Failure> {
+    let mut all = Evenness::default();
+    let done = look_until(limit_s, || {
+        all = Evenness::of_status(&status(port)?);
+        Ok(all.most <= all.enough())
+    });
+    let told = rebalance::told(all);
+    match done {
+        Ok(()) => print(&format!("done: {told}\n")),
+        Err(_) => Err(Failure::Runtime(format!("after {limit_s} s: {told}"))),
     }
 }
 
