@@ -16,8 +16,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Response, StatusCode};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::context::{self, Choice, Contexts};
@@ -213,20 +215,11 @@ impl HttpPort {
     }
 
     fn agent(&self) -> Result<Agent, Failure> {
-        let config = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
-            .user_agent(concat!("heraldmq/", env!("CARGO_PKG_VERSION")))
-            .http_status_as_error(false);
         let choice = self.choice()?;
         if !choice.url.starts_with("https://") {
-            return Ok(config.build().new_agent());
+            return Ok(agent_config().build().new_agent());
         }
-        let tls = TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
-            .root_certs(authorities(choice.ca_file.as_ref())?)
-            .build();
-        Ok(config.tls_config(tls).build().new_agent())
+        agent_of(choice.ca_file.as_ref())
     }
 
     /// With the token, if there is one.
@@ -281,6 +274,23 @@ fn with_condition<B>(
 }
 
 /// Whose certificates count.
+fn agent_config() -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .user_agent(concat!("heraldmq/", env!("CARGO_PKG_VERSION")))
+        .http_status_as_error(false)
+}
+
+/// Who asks a server of HTTPS whose certificate one of these authorities has signed; `None`: one of the system's.
+pub(crate) fn agent_of(ca_file: Option<&PathBuf>) -> Result<Agent, Failure> {
+    let tls = TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(default_provider()))
+        .root_certs(authorities(ca_file)?)
+        .build();
+    Ok(agent_config().tls_config(tls).build().new_agent())
+}
+
 fn authorities(ca_file: Option<&PathBuf>) -> Result<RootCerts, Failure> {
     let unusable = |path: &PathBuf, error: &dyn fmt::Display| {
         Failure::Usage(format!("{}: {error}", path.display()))
