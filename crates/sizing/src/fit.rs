@@ -7,7 +7,7 @@ use crate::slopes::Slopes;
 
 /// Of its cores, memory and network a node uses so much at most, while as many nodes are down as may be: above it latencies grow,
 /// and there is nothing left for what was not thought of.
-const USED_MOST: f64 = 0.6;
+pub const USED_MOST: f64 = 0.6;
 
 /// Of a disk: tables are written anew while they are compacted.
 const DISK_USED_MOST: f64 = 0.5;

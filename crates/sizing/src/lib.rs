@@ -19,7 +19,7 @@ mod prices;
 mod slopes;
 
 pub use demand::{Demand, Quality};
-pub use fit::{Cluster, fit};
+pub use fit::{Cluster, USED_MOST, fit};
 pub use needs::{Needs, Resource, Term};
 pub use prices::{Machine, Prices};
 pub use slopes::{Batched, OfQuality, Slopes};

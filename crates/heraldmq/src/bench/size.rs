@@ -3,6 +3,7 @@
 //! Where to read next: the crate `sizing`, which reckons.
 
 mod text;
+mod values;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use loadtest::workload::{Activity, Login, Messages, Pace};
 use loadtest::{Listed, Topology, Workload};
 use mqtt_proto::{ProtocolVersion, QoS};
 use serde::de::DeserializeOwned;
-use sizing::{Demand, Prices, Quality, Slopes, fit};
+use sizing::{Cluster, Demand, Prices, Quality, Slopes, fit};
 
 use super::quantity::{Count, Rate, Size};
 use super::scenario::{Chosen, Scenario, Share};
@@ -88,6 +89,9 @@ pub(crate) struct Arguments {
     /// A price list; crates/sizing/data/prices.yml is one.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
+    /// Print a values file for the Helm chart, for pods instead of machines.
+    #[arg(long)]
+    values: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -96,6 +100,7 @@ Examples:
   heraldmq size conn-tcp-1M-5K_1n_true --tls
   heraldmq size --connections 200k --sessions 200k --publish-rate 50k --qos 1 --durable 1 --may-fail 1 \\
       --retention 24h --away 0.05
+  heraldmq size 15k_15k_qos1_p256_1mps_3n_3v --values > size.yaml
   heraldmq bench slopes > slopes.yml && heraldmq size scenario.yml --slopes slopes.yml --prices prices.yml";
 
 fn non_negative(text: &str) -> Result<f64, String> {
@@ -122,7 +127,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (demand, title) = arguments.demand()?;
     let slopes: Slopes = built_in_or(arguments.slopes.as_ref(), SLOPES)?;
     let prices: Prices = built_in_or(arguments.prices.as_ref(), PRICES)?;
-    print(&answer(&title, &demand, &slopes, &prices)?);
+    print(&match arguments.values {
+        false => answer(&title, &demand, &slopes, &prices)?,
+        true => {
+            let clusters = fitting(&demand, &slopes, &prices)?;
+            // There is one, and it is the cheapest.
+            values::values(&title, &demand, &slopes, &clusters[0])
+        }
+    });
     Ok(())
 }
 
@@ -139,13 +151,19 @@ fn answer(
     slopes: &Slopes,
     prices: &Prices,
 ) -> Result<String, Failure> {
+    let clusters = fitting(demand, slopes, prices)?;
+    Ok(text::text(title, demand, slopes, prices, &clusters))
+}
+
+/// One cluster or more, the cheapest first.
+fn fitting(demand: &Demand, slopes: &Slopes, prices: &Prices) -> Result<Vec<Cluster>, Failure> {
     let clusters = fit(demand, slopes, prices);
     if clusters.is_empty() {
         let message =
             "no cluster of 200 nodes or fewer of any machine of the price list carries this";
         return Err(Failure::Runtime(message.to_owned()));
     }
-    Ok(text::text(title, demand, slopes, prices, &clusters))
+    Ok(clusters)
 }
 
 impl Arguments {

@@ -1,6 +1,7 @@
 use clap::Parser;
 
 use super::*;
+use sizing::Needs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/sizing.md");
 
@@ -190,4 +191,41 @@ fn the_sizing_page_shows_what_is_printed() {
             "UPDATE_GENERATED=1 cargo test -p heraldmq sizing_page"
         );
     }
+}
+
+#[test]
+fn values_of_the_chart_are_for_pods() {
+    let line = ["15k_15k_qos1_p256_1mps_3n_3v", "--values"];
+    let (demand, title) = arguments(&line).unwrap().demand().unwrap();
+    let (slopes, prices) = built_in();
+    let cluster = &fitting(&demand, &slopes, &prices).unwrap()[0];
+    let text = values::values(&title, &demand, &slopes, cluster);
+    let values: serde_json::Value = yaml::parse(&text).unwrap();
+    assert_eq!(values["replicas"].as_f64(), Some(cluster.nodes), "{text}");
+    let resources = &values["resources"];
+    let amount = |of: &str, what: &str, unit| {
+        let amount = resources[of][what].as_str().unwrap();
+        let digits = amount.strip_suffix(unit).unwrap();
+        digits.parse::<f64>().unwrap()
+    };
+    assert_eq!(
+        resources["requests"]["memory"],
+        resources["limits"]["memory"]
+    );
+    assert!(resources["limits"]["cpu"].is_null());
+    // A pod fits into one of the machines.
+    let cpu = amount("requests", "cpu", "m");
+    assert!(
+        (250.0..=cluster.machine.cores * 1000.0).contains(&cpu),
+        "{text}"
+    );
+    let memory = amount("requests", "memory", "Mi");
+    assert!(
+        (512.0..=cluster.machine.memory_gib * 1024.0).contains(&memory),
+        "{text}"
+    );
+    let used = Needs::of(&demand, &slopes, cluster.nodes).sum(sizing::Resource::Cores);
+    assert!(cpu * (cluster.nodes - demand.may_fail) * sizing::USED_MOST >= used * 1000.0);
+    let disk = format!("{}Gi", cluster.disk_gib);
+    assert_eq!(values["storage"]["size"], disk.as_str());
 }
