@@ -121,6 +121,20 @@ need_actionlint() {
         fail "actionlint $actionlint_version cannot be built from the Go module proxy"
 }
 
+# The program that renders and packs charts, in the path as `helm`: Go builds it from the module proxy, once.
+need_helm() {
+    helm_version=3.18.6
+    mkdir -p "$(target_dir)"
+    folder="$(cd "$(target_dir)" && pwd)/helm-$helm_version"
+    PATH="$folder:$PATH"
+    [ -x "$folder/helm" ] && return
+    need_go
+    echo "building helm $helm_version" >&2
+    (cd / && env -u GOROOT GOTOOLCHAIN=auto GOFLAGS='' GOBIN="$folder" \
+        "$go" install "helm.sh/helm/v3/cmd/helm@v$helm_version") ||
+        fail "helm $helm_version cannot be built from the Go module proxy"
+}
+
 # mosquitto_passwd comes with a broker whose service would be started, now or after the next boot: only the
 # program is taken from the package.
 need_mosquitto_passwd() {
