@@ -24,12 +24,19 @@ const MANIFEST: &str = "Cargo.toml";
 /// Lock files that name the crates of the workspace.
 const LOCKS: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
 
+const CHART: &str = "packaging/helm/heraldmq/Chart.yaml";
+const IMAGE: &str = "image: heraldmq/heraldmq:";
+
 /// Where else the version stands, as what is before and behind it.
 const NAMED: &[(&str, &str, &str)] = &[
     ("docs/operate/installing.md", "heraldmq_", "-1_"),
     ("docs/operate/installing.md", "heraldmq-", "-linux-"),
     ("docs/operate/production.md", "heraldmq_", "-1_"),
     ("packaging/compose/compose.yml", "${HERALDMQ_VERSION:-", "}"),
+    (CHART, "\nversion: ", "\n"),
+    (CHART, "\nappVersion: ", "\n"),
+    ("packaging/kubernetes/secret.yaml", IMAGE, "\n"),
+    ("packaging/kubernetes/statefulset.yaml", IMAGE, "\n"),
 ];
 
 /// Releases a version, or with `is_trial` only says what it would do. The inner result is that text, or why it is refused.

@@ -54,6 +54,8 @@ pub const LEVELS: &[LevelFacts] = &[
 ];
 ";
 const COMPOSE: &str = "image: heraldmq/heraldmq:${HERALDMQ_VERSION:-0.1.0}\n";
+const OF_CHART: &str = "apiVersion: v2\nversion: 0.1.0\nappVersion: 0.1.0\nkubeVersion: 0.1.0\n";
+const IMAGES: &str = "  image: heraldmq/heraldmq:0.1.0\n  image: heraldmq/heraldmq:0.1.0\n";
 const INSTALLING: &str = "heraldmq_0.1.0-1_amd64.deb heraldmq-0.1.0-linux-amd64.tar.gz\n";
 
 fn checkout() -> Tree {
@@ -66,6 +68,9 @@ fn checkout() -> Tree {
         ("CHANGELOG.md", UNRELEASED),
         ("crates/store-state/src/level.rs", LEVEL),
         ("packaging/compose/compose.yml", COMPOSE),
+        (CHART, OF_CHART),
+        ("packaging/kubernetes/secret.yaml", IMAGES),
+        ("packaging/kubernetes/statefulset.yaml", IMAGES),
         ("docs/operate/installing.md", INSTALLING),
         ("docs/operate/production.md", INSTALLING),
     ];
@@ -120,6 +125,16 @@ fn a_release_is_one_commit_with_a_tag() {
         COMPOSE.replace("0.1.0", "0.2.0")
     );
     assert_eq!(
+        read(CHART),
+        OF_CHART
+            .replace("ersion: 0.1.0\n", "ersion: 0.2.0\n")
+            .replace("kubeVersion: 0.2.0", "kubeVersion: 0.1.0")
+    );
+    assert_eq!(
+        read("packaging/kubernetes/statefulset.yaml"),
+        IMAGES.replace("0.1.0", "0.2.0")
+    );
+    assert_eq!(
         read("docs/operate/installing.md"),
         INSTALLING.replace("0.1.0", "0.2.0")
     );
@@ -149,7 +164,9 @@ fn a_trial_changes_nothing_and_says_all() {
     assert_eq!(state(&tree), before);
     for part in [
         "change  CHANGELOG.md\nchange  Cargo.lock\nchange  Cargo.toml\nchange  docs/operate/installing.md",
-        "change  fuzz/Cargo.lock\nchange  packaging/compose/compose.yml\ncommit",
+        "change  fuzz/Cargo.lock\nchange  packaging/compose/compose.yml\n\
+         change  packaging/helm/heraldmq/Chart.yaml\nchange  packaging/kubernetes/secret.yaml\n\
+         change  packaging/kubernetes/statefulset.yaml\ncommit",
         "tag     v0.2.0, with this text:\n\n- It *does* more.",
         "nothing was changed\n",
     ] {
