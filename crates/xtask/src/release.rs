@@ -31,6 +31,7 @@ const IMAGE: &str = "image: heraldmq/heraldmq:";
 const NAMED: &[(&str, &str, &str)] = &[
     ("docs/operate/installing.md", "heraldmq_", "-1_"),
     ("docs/operate/installing.md", "heraldmq-", "-linux-"),
+    ("docs/operate/kubernetes.md", "heraldmq-", "-chart.tar.gz"),
     ("docs/operate/production.md", "heraldmq_", "-1_"),
     ("packaging/compose/compose.yml", "${HERALDMQ_VERSION:-", "}"),
     (CHART, "\nversion: ", "\n"),

@@ -72,6 +72,10 @@ fn checkout() -> Tree {
         ("packaging/kubernetes/secret.yaml", IMAGES),
         ("packaging/kubernetes/statefulset.yaml", IMAGES),
         ("docs/operate/installing.md", INSTALLING),
+        (
+            "docs/operate/kubernetes.md",
+            "heraldmq-0.1.0-chart.tar.gz\n",
+        ),
         ("docs/operate/production.md", INSTALLING),
     ];
     repository(&files, "a: begin")
