@@ -361,6 +361,9 @@ def test_the_secret_is_made_once_by_who_may_do_nothing_else():
     assert {hook["helm.sh/hook"] for hook in (*hooks, job["metadata"]["annotations"])} == {"pre-install,pre-upgrade"}
     [container] = job["spec"]["template"]["spec"]["containers"]
     assert container["args"] == ["secrets", "--kubernetes", "heraldmq-secret"]
+    # When it has run, nobody may create Secrets any more; a Job that has failed stays, with its log.
+    policies = {hook["helm.sh/hook-delete-policy"] for hook in (*hooks, job["metadata"]["annotations"])}
+    assert policies == {"before-hook-creation,hook-succeeded"}
     # Nothing random is rendered.
     assert not any(kind == "Secret" for kind, _ in objects)
     of_mine = rendered(EXISTING)
