@@ -13,6 +13,7 @@ fi
 need cc build-essential
 need faketime faketime
 need_prometheus
+need_helm
 "$root/tests/blackbox/setup.sh"
 need_broker
 cd "$root/tests/cluster"

@@ -7,20 +7,23 @@ import collections
 import contextlib
 import json
 import os
+import pathlib
 import random
 import signal
 import socket
 import struct
+import subprocess
 import time
 
 import pytest
+import yaml
 from harness import raw
 from harness.crowd import Crowd, Peer
 from harness.raw import DISCONNECT
 from harness.wait import DEADLINE_S, until
 from staged.names import NOERROR, NXDOMAIN, A, answer
 from staged.network import may_isolate
-from staged.pods import HEADLESS, READY_S, WHOLE_S, PodLoad, Pods
+from staged.pods import HEADLESS, NAMESPACE, READY_S, SET, WHOLE_S, PodLoad, Pods
 from verify import checks
 
 pytestmark = pytest.mark.skipif(not may_isolate(), reason="only root can give pods a network of their own")
@@ -612,3 +615,40 @@ def test_rounds(name):
             load.during(pods.whole)
             load.answered()
             tell(load, f"in round {number}, {kind} of {len(pods.nodes)} pods", began)
+
+
+CHART = pathlib.Path(__file__).resolve().parent.parent.parent / "packaging/helm/heraldmq"
+
+
+def of_chart(secret: pathlib.Path) -> dict:
+    """The configuration that the chart makes for three pods, with names and files of this test; `helm` is in the path."""
+    options = ["--namespace", NAMESPACE.split(".")[0], "--kube-version", "1.29.0", "--show-only", "templates/configmap.yaml"]
+    done = subprocess.run(["helm", "template", SET, CHART, *options], capture_output=True, text=True, check=True)
+    text = yaml.safe_load(done.stdout)["data"]["heraldmq.yml"].replace(f"{SET}-nodes.{NAMESPACE}", HEADLESS)
+    config = yaml.safe_load(text)
+    config["clusterConfig"]["secretFile"] = str(secret)
+    del config["http"]["tokenFile"]
+    # The clients of the test have no names.
+    config["allowAnonymous"] = True
+    return config
+
+
+def test_the_configuration_of_the_chart_makes_a_cluster(tmp_path, name):
+    """All pods may found it, as they do in Kubernetes; each is replaced once, and the last one leaves before there are two."""
+    secret = tmp_path / "cluster-secret"
+    secret.write_text("of all pods\n")
+    config = of_chart(secret)
+    assert config["bootstrap"] is True
+    with loaded(3, name, config=config) as (pods, load):
+        assert len(pods.identifiers()) == 1
+        for pod in pods.roll():
+            load.during(pod.renew)
+            load.during(pods.whole)
+        load.answered()
+        last = pods.nodes[2]
+        resize(pods, load, 2)
+        until(lambda: last.says("waits to be stopped"), DEADLINE_S, lambda: f"{last} to wait: {last.told()}")
+        assert not last.is_ready() and last.is_alive()
+        load.during(lambda: pods.scale(2))
+        load.during(pods.whole)
+        load.answered()
