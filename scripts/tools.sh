@@ -135,6 +135,47 @@ need_helm() {
         fail "helm $helm_version cannot be built from the Go module proxy"
 }
 
+# Where programs are kept that take minutes to build: HERALD_CACHE, or a folder of this machine.
+cache_dir() {
+    if [ -n "${HERALD_CACHE:-}" ]; then
+        echo "$HERALD_CACHE"
+    elif [ "$(id -u)" = 0 ]; then
+        echo /var/cache/heraldmq-before
+    else
+        echo "${XDG_CACHE_HOME:-$HOME/.cache}/heraldmq-before"
+    fi
+}
+
+# The control plane of Kubernetes for the tests of its controllers, in HERALD_KUBERNETES: one program that is etcd, kube-apiserver
+# or kube-controller-manager, which Go builds from the module proxy, once. On two cores that takes about 12 minutes beside other
+# work, and 4 GB of disk; of that, the program stays (119 MB), and the modules, in Go's own folder (1 GB). For another version, change
+# all of k8s.io in tests/cluster/kubernetes/go.mod, and run `go mod tidy` there.
+need_kubernetes() {
+    sources="$root/tests/cluster/kubernetes"
+    kubernetes_version=$(sed -n 's/^\tk8s.io\/kubernetes v//p' "$sources/go.mod" | head -n 1)
+    sum=$(cat "$sources/go.mod" "$sources/main.go" | sha256sum | cut -c1-12)
+    HERALD_KUBERNETES="$(cache_dir)/kubernetes-$kubernetes_version-$sum"
+    export HERALD_KUBERNETES
+    [ ! -x "$HERALD_KUBERNETES" ] || return 0
+    need_go
+    echo "building Kubernetes $kubernetes_version, which takes some minutes" >&2
+    built=$(mktemp -d)
+    # All three would call themselves v0.0.0-master otherwise.
+    minor=${kubernetes_version#*.}
+    package=k8s.io/component-base/version
+    version="-X $package.gitVersion=v$kubernetes_version -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
+    # What the compiler keeps is needed by nothing else. It may want a newer Go than the tests, which fetches itself.
+    (cd "$sources" && env -u GOROOT GOTOOLCHAIN=auto GOFLAGS=-mod=readonly GOCACHE="$built/cache" CGO_ENABLED=0 \
+        "$go" build -p 2 -trimpath -buildvcs=false -ldflags "-s -w $version" -o "$built/kubernetes" .) || {
+        rm -rf "$built"
+        fail "Kubernetes $kubernetes_version cannot be built from the Go module proxy"
+    }
+    mkdir -p "$(dirname "$HERALD_KUBERNETES")"
+    # Whole, or not at all.
+    cp "$built/kubernetes" "$HERALD_KUBERNETES.new.$$" && mv "$HERALD_KUBERNETES.new.$$" "$HERALD_KUBERNETES"
+    rm -rf "$built"
+}
+
 # mosquitto_passwd comes with a broker whose service would be started, now or after the next boot: only the
 # program is taken from the package.
 need_mosquitto_passwd() {
