@@ -255,7 +255,7 @@ impl<R: Rim> ClientLoop<R> {
             return refused(ReasonCode::UseAnotherServer, Cause::Draining);
         }
         if is_first {
-            let is_plain = self.base.is_plain(io, connection);
+            let is_plain = || self.base.is_plain(io, connection);
             if let Some(code) = self.base.spread.judge(connect.version, is_plain) {
                 return refused(code, Cause::SentOn);
             }

@@ -41,9 +41,13 @@ impl Spread {
     }
 
     /// With what a client that connects is sent on. `is_plain`: it can go to the node that the advice names.
-    pub(crate) fn judge(&self, version: ProtocolVersion, is_plain: bool) -> Option<ReasonCode> {
+    pub(crate) fn judge(
+        &self,
+        version: ProtocolVersion,
+        is_plain: impl FnOnce() -> bool,
+    ) -> Option<ReasonCode> {
         let advice = self.advice.as_ref()?;
-        let is_told = version == ProtocolVersion::V5 && is_plain && self.elsewhere.is_some();
+        let is_told = version == ProtocolVersion::V5 && self.elsewhere.is_some() && is_plain();
         if advice.whom == SentOn::Told && !is_told {
             return None;
         }
@@ -78,7 +82,7 @@ mod tests {
     }
 
     fn sent_on(spread: &Spread, version: ProtocolVersion, is_plain: bool, clients: usize) -> usize {
-        let judged = (0..clients).map(|_| spread.judge(version, is_plain));
+        let judged = (0..clients).map(|_| spread.judge(version, || is_plain));
         judged.flatten().count()
     }
 
@@ -99,7 +103,9 @@ mod tests {
         }
         // Whoever comes back at once gets in.
         let spread = advised(500, SentOn::All);
-        let judged: Vec<bool> = (0..6).map(|_| spread.judge(FIVE, true).is_some()).collect();
+        let judged: Vec<bool> = (0..6)
+            .map(|_| spread.judge(FIVE, || true).is_some())
+            .collect();
         assert!(
             judged.windows(2).all(|pair| !(pair[0] && pair[1])),
             "{judged:?}"

@@ -154,6 +154,10 @@ impl Spreading {
             return;
         }
         advised.clone_from(&advice);
+        self.tell_loops(advice);
+    }
+
+    fn tell_loops(&self, advice: Option<Advice>) {
         let (advice, loops) = (advice.map(Arc::new), self.node.rim.loops());
         for index in 0..loops.loops() {
             loops.send(index, LoopMessage::Spread(advice.clone()));
@@ -213,6 +217,8 @@ impl Spreading {
             }
             std::thread::sleep(STEP);
         }
+        // The loops know the node that clients were moved to, with the settings of then.
+        self.tell_loops(self.advised.lock().clone());
         let Counts {
             all, own: Own(own), ..
         } = self.counts();

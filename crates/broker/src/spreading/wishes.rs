@@ -8,8 +8,11 @@ use std::time::Duration;
 /// How long a wish counts.
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Wishes that are remembered at most.
+/// Wishes that are remembered at most: the first, which says who may be moved, and the latest.
 const LIMIT: usize = 64;
+
+/// How far ahead of this node's time a wish may be. One of a later time would stand in the way of all that follow.
+const AHEAD: Duration = Duration::from_secs(60);
 
 /// That clients are moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,8 +80,12 @@ impl Wishes {
         self.0.retain(|wish| !is_over(wish));
         let mut newest: Option<Wish> = None;
         for wish in told {
-            if is_over(&wish) || self.0.contains(&wish) || self.0.len() >= LIMIT {
+            let is_ahead = wish.made.0 > now.0.saturating_add(AHEAD.as_millis() as u64);
+            if is_over(&wish) || is_ahead || self.0.contains(&wish) {
                 continue;
+            }
+            if self.0.len() >= LIMIT {
+                self.0.remove(1);
             }
             self.0.push(wish);
             newest = newest.max_by_made(wish);
@@ -175,8 +182,16 @@ mod tests {
     fn wishes_are_remembered_up_to_a_limit() {
         let mut wishes = Wishes::default();
         for made in 0..1_000 {
-            told(&mut wishes, &[wish(made, Rate::AsDrained)], 1_000);
+            let latest = wish(made, Rate::AsDrained);
+            assert_eq!(told(&mut wishes, &[latest], 1_000), Some((latest, 0)));
         }
         assert_eq!(wishes.0.len(), LIMIT);
+    }
+
+    #[test]
+    fn a_wish_of_a_later_time_is_not_believed() {
+        let mut wishes = Wishes::default();
+        let (late, now) = (wish(10_000, Rate::AsDrained), wish(100, Rate::AsDrained));
+        assert_eq!(told(&mut wishes, &[late, now], 100), Some((now, 100)));
     }
 }
