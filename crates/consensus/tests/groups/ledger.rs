@@ -83,7 +83,8 @@ pub(crate) struct Pages {
     pub(crate) births: Option<mpsc::UnboundedSender<Seed>>,
     /// With all notes at that moment: what tables would hold.
     pub(crate) checkpoint: Option<(Mark, usize)>,
-    flushed: Mark,
+    /// As of the last flush: a checkpoint holds nothing that was applied after it.
+    flushed: (Mark, usize),
 }
 
 impl Pages {
@@ -115,9 +116,9 @@ impl Ledger {
     pub(crate) fn seeded(seed: Seed) -> Self {
         let mark = Mark::seed(&seed.members);
         Self(Arc::new(Mutex::new(Pages {
-            notes: seed.notes,
             last_index: mark.index(),
-            flushed: mark.clone(),
+            flushed: (mark.clone(), seed.notes.len()),
+            notes: seed.notes,
             seed: Some(mark),
             ..Pages::default()
         })))
@@ -135,9 +136,9 @@ impl Ledger {
             None => Mark::default(),
         };
         Self(Arc::new(Mutex::new(Pages {
-            notes,
             last_index: flushed.index(),
-            flushed,
+            flushed: (flushed, notes.len()),
+            notes,
             checkpoint,
             ..Pages::default()
         })))
@@ -146,9 +147,9 @@ impl Ledger {
     /// Writes a checkpoint, as tables would, and says how far it reaches.
     pub(crate) fn checkpoint(&self) -> Mark {
         let mut pages = self.pages();
-        let bytes = pages.flushed.encode();
-        let mark = Mark::decode(&bytes).expect("it was just encoded");
-        pages.checkpoint = Some((mark.clone(), pages.notes.len()));
+        let (flushed, count) = &pages.flushed;
+        let mark = Mark::decode(&flushed.encode()).expect("it was just encoded");
+        pages.checkpoint = Some((mark.clone(), *count));
         mark
     }
 }
@@ -222,7 +223,7 @@ impl StateMachine<Note> for Ledger {
     fn flush(&mut self, applied: &Mark) {
         let mut pages = self.pages();
         assert!(applied.index() >= pages.last_index);
-        pages.flushed = applied.clone();
+        pages.flushed = (applied.clone(), pages.notes.len());
         pages.flushes += 1;
     }
 }
@@ -284,7 +285,7 @@ impl SnapshotWriter for Received {
         let mut pages = self.ledger.pages();
         pages.installed = self.notes.len();
         pages.checkpoint = Some((mark.clone(), self.notes.len()));
-        pages.flushed = mark.clone();
+        pages.flushed = (mark.clone(), self.notes.len());
         pages.last_index = mark.index();
         pages.notes = self.notes;
         Ok(())
