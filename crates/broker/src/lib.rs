@@ -52,6 +52,8 @@ mod queue_metrics;
 mod readiness;
 mod refused_logins;
 mod reread;
+mod retained_ends;
+mod retained_forecast;
 mod rule_file;
 mod rules_of_all;
 mod settings;
@@ -86,6 +88,7 @@ use net::{Clock, EventLoops};
 pub use class_test::{DescribedClient, TriedClass, try_classes};
 pub use left::NotReady;
 pub use reread::Reread;
+pub use retained_forecast::retained_forecast;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};
 

@@ -379,6 +379,14 @@ impl Collector for NodeCollector {
             ConstCounter::new(node.dropped(reason)).encode(family.encode_family(&labels)?)?;
         }
 
+        let help = "Retained messages that the leaders here have removed and no client has, by reason: the message's own expiry, or a rule of `retain`";
+        let mut family =
+            encoder.encode_descriptor("retained_removed", help, None, MetricType::Counter)?;
+        for (end, count) in node.rim.retained_ends.counts() {
+            let labels = [("reason", end.name())];
+            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+        }
+
         encode_latency(&mut encoder, node)?;
         encode_build(&mut encoder)?;
         encode_queues(&mut encoder, node)?;

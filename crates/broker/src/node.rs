@@ -28,6 +28,7 @@ use crate::peers::answerer::Answerer;
 use crate::purging::Purges;
 use crate::readiness::Readiness;
 use crate::refused_logins::RefusedLogins;
+use crate::retained_ends::RetainedEnds;
 use crate::sys::SysTopics;
 
 /// A node of this process.
@@ -52,6 +53,8 @@ pub(crate) struct Process {
     /// What has happened.
     pub(crate) events: Events,
     pub(crate) refused_logins: RefusedLogins,
+    /// Retained messages that no client has removed.
+    pub(crate) retained_ends: RetainedEnds,
     /// Who is let in.
     pub(crate) authentication: Authentication,
     /// What it knows of the users, groups and rules of the control store.
@@ -97,6 +100,7 @@ impl Process {
             descriptors,
             events: Events::default(),
             refused_logins: RefusedLogins::default(),
+            retained_ends: RetainedEnds::default(),
             purges: Purges::default(),
             authentication,
             audit_notes,

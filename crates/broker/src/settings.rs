@@ -9,12 +9,13 @@ use broker_core::classes::{Class, ClassLimits, ClassMatch, DiskBytes, Pattern};
 use broker_core::{Authorization, Settings};
 use config::{
     AuthorizationConfig, ClientClassConfig, Config, DenyPublishV3, InboxQos0, Listed, MaximumQos,
-    Permission, QueueFull, SessionOfAnotherUser,
+    Permission, QueueFull, RetainConfig, RetainRuleConfig, SessionOfAnotherUser,
 };
 use mqtt_proto::QoS;
 use mqtt_session::{ClassId, Policy, Qos0Inbox};
 use net_api::{BytesPerSecond, Kind, Rates};
 use rustix::process::{Resource, getrlimit};
+use store_state::retain::{RetainedLimits, RetainedRule, RetainedRules};
 use store_state::session::OfAnotherUser;
 use store_state::{Limits, QueueLimits, QueueRetention, Retention};
 
@@ -117,6 +118,24 @@ fn retention(config: &Config) -> Retention {
         handover_away_ms: ms(config.limits.session.shared_handover_away),
         classes: config.client_classes.iter().map(class).collect(),
         node_bytes: config.limits.node.queued_bytes,
+        retained: retained_rules(&config.retain),
+    }
+}
+
+/// Which retained messages are kept. What it needs was checked when the configuration was read.
+pub(crate) fn retained_rules(retain: &RetainConfig) -> RetainedRules {
+    let ms = |seconds: u32| NonZero::new(u64::from(seconds) * 1_000);
+    let rule = |rule: &RetainRuleConfig| RetainedRule {
+        filter: rule.topics.as_deref().unwrap_or_default().into(),
+        limits: RetainedLimits {
+            age_ms: ms(rule.max_age),
+            messages: rule.max_messages,
+            bytes: rule.max_bytes,
+        },
+    };
+    RetainedRules {
+        rules: retain.rules.iter().map(rule).collect(),
+        age_ms: ms(retain.max_age),
     }
 }
 

@@ -7,6 +7,7 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use store::Listener;
 use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
+use store_state::retain::RetainedEnd;
 use store_state::{Limits, Retention};
 
 use crate::node::Node;
@@ -97,6 +98,10 @@ impl Listener for StoreListener {
 
     fn lost(&self, client: &str, message: &ApplicationMessage) {
         self.record(client, message, Reason::StoreFailed);
+    }
+
+    fn retained_ended(&self, end: RetainedEnd) {
+        self.node.rim.retained_ends.count(end);
     }
 
     fn failed(&self, what: &str) {

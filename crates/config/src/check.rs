@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use mqtt_proto::validate_topic_filter;
+
 use crate::{
     address::Host,
     listener::{ListenerView, Place, WebSocketView},
     options::{
         ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ForwardedHeader,
-        ProxyConfig, ProxyUserName, ProxyVersion, SslConfig,
+        ProxyConfig, ProxyUserName, ProxyVersion, RetainRuleConfig, SslConfig,
     },
 };
 
@@ -37,6 +39,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
         ));
     }
     conflicts.extend(classes(&config.client_classes).map(|problem| ("clientClasses", problem)));
+    conflicts.extend(retain_rules(&config.retain.rules).map(|problem| ("retain.rules", problem)));
     conflicts.extend(even_voters(config));
     conflicts.extend(cluster_conflicts(&config.cluster_config));
     let http = &config.http.ssl;
@@ -61,6 +64,32 @@ const MOST_CLASSES: usize = 32;
 
 /// The longest name of a class, in characters.
 const LONGEST_NAME: usize = 64;
+
+/// The most rules for retained messages: each message is compared with them.
+const MOST_RULES: usize = 64;
+
+/// What is wrong with the rules for retained messages.
+fn retain_rules(rules: &[RetainRuleConfig]) -> Option<String> {
+    if rules.len() > MOST_RULES {
+        let found = rules.len();
+        return Some(format!(
+            "expected {MOST_RULES} rules at most, found {found}"
+        ));
+    }
+    let mut seen = BTreeSet::new();
+    rules.iter().find_map(|rule| {
+        let Some(topics) = rule.topics.as_deref() else {
+            return Some("expected `topics`, a topic filter, for each rule".to_owned());
+        };
+        if validate_topic_filter(topics).is_err() {
+            Some(format!("{topics} is no topic filter"))
+        } else if !seen.insert(topics) {
+            Some(format!("two rules are for {topics}"))
+        } else {
+            None
+        }
+    })
+}
 
 /// What is wrong with the classes of clients.
 fn classes(classes: &[ClientClassConfig]) -> Option<String> {

@@ -50,9 +50,10 @@ pub use options::{
     HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull,
-    RetainConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
-    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion,
-    TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy,
+    SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
+    TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig,
+    WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

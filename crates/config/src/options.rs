@@ -438,6 +438,27 @@ options! {
         /// Size of the retained messages in each shard that the retain store began with; more is refused with 0x97. Parts
         /// of a shard that was split share it as `maxMessages`.
         live "maxBytes" => max_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
+        /// How long a retained message is kept that no rule of `retain.rules` is for, from when it was published: within a tenth of that
+        /// and some minutes it is removed, and counted by `heraldmq_retained_removed_total`. Its own Message Expiry Interval may end
+        /// it before. What was retained before the level of the cluster was 8 counts from when such a rule was first in force. 0: no limit.
+        live "maxAgeSeconds" => max_age: u32 = 0, unit Seconds;
+        live "rules" => rules: Vec<RetainRuleConfig>;
+    }
+
+    /// What is kept of the retained messages of some topics. The first rule whose topics match is that of a message; a rule without
+    /// limits keeps all. What a rule does not keep is removed in parts while the broker serves. Up to 64 rules.
+    pub struct RetainRuleConfig {
+        /// The topic filter, such as `plant/+/state`. As in a subscription, `#` and `+` at its beginning do not match topics that
+        /// begin with `$`.
+        live "topics" => topics: Option<String>;
+        /// How long a message is kept, from when it was published; as `retain.maxAgeSeconds`. 0: no limit.
+        live "maxAgeSeconds" => max_age: u32 = 0, unit Seconds;
+        /// Messages that a node keeps. If there are more, those are removed that were published first: exactly those if they are
+        /// few, and about those if they are more than 256, or in several shards. 0: no limit.
+        live "maxMessages" => max_messages: Option<NonZero<u64>>;
+        /// Size of the messages that a node keeps, as `retain.maxBytes` counts it; what is too much is removed as with `maxMessages`.
+        /// 0: no limit.
+        live "maxBytes" => max_bytes: Option<NonZero<u64>>, unit Bytes;
     }
 
     /// The durable store of sessions, inboxes and retained messages.

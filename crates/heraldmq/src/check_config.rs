@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use store::RetainedForecast;
+
 use crate::{
     failure::{Failure, complain},
     layers::Layers,
@@ -18,7 +20,8 @@ const INSTALLED: &str = "/etc/heraldmq";
 /// Check a configuration file and report errors.
 ///
 /// Prints OK and exits with 0, or prints one line for each problem and exits with 2. Options come from the file, the
-/// environment, --set and --data-dir, as for `serve`. The command also reads the files that the options name, as
+/// environment, --set and --data-dir, as for `serve`. With --data-dir, the folder of a node that does not run, the command also says
+/// how many of its retained messages `retain` would remove. The command also reads the files that the options name, as
 /// `serve` does: certificates and keys, which must match, users, tokens, rules, secrets, bans. Relative paths start in
 /// the current directory. On a machine without the folder /etc/heraldmq, files in that folder cause warnings only. The
 /// command opens no port and no connection. docs/reference/configuration.md describes each option.
@@ -49,9 +52,40 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "warning: not checked, as this machine has no {INSTALLED}: {problem}"
         ));
     }
-    // A reader that stopped listening changes nothing about the outcome.
-    let _ = writeln!(io::stdout(), "OK");
+    if let Some(folder) = arguments.layers.data_dir().filter(|folder| folder.exists()) {
+        match broker::retained_forecast(&loaded.config, folder) {
+            Ok(Some(forecast)) => say(&text(&forecast)),
+            Ok(None) => {}
+            Err(error) => complain(&format!(
+                "warning: the retained messages were not looked at: {error}"
+            )),
+        }
+    }
+    say("OK");
     Ok(())
+}
+
+fn say(line: &str) {
+    // A reader that stopped listening changes nothing about the outcome.
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+fn text(forecast: &RetainedForecast) -> String {
+    let RetainedForecast {
+        messages,
+        too_old,
+        too_many,
+        of_unknown_age,
+    } = forecast;
+    let removed = too_old + too_many;
+    let mut text = format!(
+        "retain: {removed} of {messages} retained messages would be removed: {too_old} for their age, {too_many} as too many"
+    );
+    if *of_unknown_age > 0 {
+        text +=
+            &format!("; {of_unknown_age} count from now on, as it is not known how old they are");
+    }
+    text
 }
 
 /// Problems with files that another machine is to have, and the others: a configuration may be checked before it is copied

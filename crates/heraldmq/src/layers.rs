@@ -16,6 +16,11 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
+    /// The folder for durable state that the command line names.
+    pub(crate) fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
+
     /// Puts the configuration together from the file, the environment of this process and these options.
     ///
     /// # Errors

@@ -236,6 +236,9 @@ pub struct RetainedRow {
     pub payload_bytes: u64,
     /// When it ends; `null`: it does not.
     pub expires_at: Option<At>,
+    /// When it was retained, by which rules remove it; `null`: before that was kept.
+    #[serde(default)]
+    pub retained_at: Option<At>,
 }
 
 /// A level of topics.

@@ -159,6 +159,12 @@ pub struct Counts {
     pub dropped: u64,
     /// Published messages that matched nobody.
     pub unmatched: u64,
+    /// Retained messages whose Message Expiry Interval has passed. Counted by the nodes that lead their shards.
+    #[serde(default)]
+    pub retained_expired: u64,
+    /// Retained messages that rules have removed (`retain.maxAgeSeconds`, `retain.rules`).
+    #[serde(default)]
+    pub retained_removed: u64,
 }
 
 /// Samples of a node.

@@ -87,15 +87,21 @@ pub const LEVELS: &[LevelFacts] = &[
     },
     LevelFacts {
         level: Level::PEOPLE,
-        programs: "0.1.0",
+        programs: "up to commit 0c57e1b",
         protocol: PeerProtocol(11),
         changes: "people and keys of the HTTP API that change while the cluster runs; what they do is in the audit",
+    },
+    LevelFacts {
+        level: Level::AGED,
+        programs: "0.1.0",
+        protocol: PeerProtocol(12),
+        changes: "retained messages have ages, by which rules remove them",
     },
     #[cfg(feature = "trial-level")]
     LevelFacts {
         level: Level::TRIAL,
         programs: "a build for tests",
-        protocol: PeerProtocol(12),
+        protocol: PeerProtocol(13),
         changes: "one entry, one row and one behaviour, for tests of upgrades",
     },
 ];
@@ -113,8 +119,10 @@ impl Level {
     pub const CONTROL: Self = Self(6);
     /// The first level at which the control store has people and keys, and notes in its audit.
     pub const PEOPLE: Self = Self(7);
+    /// The first level at which retained messages have ages, and rules remove them.
+    pub const AGED: Self = Self(8);
     /// Of builds for tests, which play the next version.
-    pub const TRIAL: Self = Self(8);
+    pub const TRIAL: Self = Self(9);
 
     /// The lowest that this program knows.
     pub const OLDEST: Self = Self::UNGATED;
@@ -192,6 +200,12 @@ impl Level {
     #[must_use]
     pub fn has_people(self) -> bool {
         self >= Self::PEOPLE
+    }
+
+    /// Whether it is kept since when a message has been retained.
+    #[must_use]
+    pub fn ages_retained(self) -> bool {
+        self >= Self::AGED
     }
 
     /// What is to be known of it; `None`: this program does not know it.

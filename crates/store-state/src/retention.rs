@@ -1,10 +1,12 @@
-//! How long messages are kept in queues, and how many bytes queues may have together.
+//! How long messages are kept in queues, and how many bytes queues may have together; and which retained messages are kept.
 //!
 //! No replica goes by these: whoever leads a shard proposes what is dropped ([`InboxOp::Trim`](crate::inbox::InboxOp::Trim)).
 
 use std::num::NonZero;
 
 use mqtt_session::ClassId;
+
+use crate::retain::RetainedRules;
 
 /// What is kept in the queues of the sessions of each class, and of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +20,8 @@ pub struct Retention {
     pub handover_away_ms: Option<NonZero<u64>>,
     /// Accounted bytes of all queues that a node keeps, as the leader of their shard or not; `None`: no limit.
     pub node_bytes: Option<NonZero<u64>>,
+    /// Which retained messages are kept.
+    pub retained: RetainedRules,
 }
 
 /// What is kept in the queues of the sessions of a class.

@@ -45,7 +45,7 @@ pub use api::levels::{Levels, NodeLevels, ReplicaFault};
 pub use api::listener::Listener;
 pub use api::options::{Cluster, Options};
 pub use api::queues::class_queues;
-pub use api::retained_rows::{InTopicOrder, RetainedLevel, RetainedRows};
+pub use api::retained_rows::{InTopicOrder, RetainedFound, RetainedLevel, RetainedRows};
 pub use api::shard_info::ShardInfo;
 pub use api::split::SplitError;
 pub use api::splits::Splits;
@@ -69,6 +69,7 @@ pub use storage::folder::{Folder, FolderError, Left, empty_if_left, free_bytes, 
 pub use storage::recover::{
     Accepted, LostShards, Others, Outcome, Recovered, accept_damage, recover,
 };
+pub use storage::retained_forecast::{RetainedForecast, forecast_retained};
 pub use storage::survey::{
     Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey,
 };

@@ -1,6 +1,6 @@
 // What will a new subscriber see?
 import { useEffect, useState } from "preact/hooks";
-import type { Message, RetainedLevelRow, RetainedRow } from "../api.types";
+import type { Counts, Message, RetainedLevelRow, RetainedRow } from "../api.types";
 import { get, missingOf, problemOf, remove, type Problem } from "../api";
 import { BranchActions } from "../branchactions";
 import { Action } from "../dialog";
@@ -22,6 +22,7 @@ export function Retained() {
     <>
       <Head title="Retained" polled={stats} request={filter ? `/retained?filter=${encodeURIComponent(filter)}` : "/retained/levels"}>
         {stats.value && (stats.value.total.retained_messages === 0 ? "There are no retained messages." : `${plural(stats.value.total.retained_messages, "message is", "messages are")} retained. A new subscriber gets those that match its filter.`)}
+        {stats.value && <Ended counts={stats.value.total} />}
       </Head>
       <form class="filters" onSubmit={(event) => { event.preventDefault(); replaceParameters({ filter: draft, topic }); }}>
         <label class="field wide">Topic filter<input value={draft} placeholder="all topics, as a tree" onInput={(event) => setDraft(event.currentTarget.value)} spellcheck={false} autocomplete="off" /></label>
@@ -36,6 +37,13 @@ export function Retained() {
   );
 }
 
+/** What no client has removed, since the nodes have started. */
+function Ended({ counts }: { counts: Counts }) {
+  const { retained_expired: expired, retained_removed: removed } = counts;
+  if (expired + removed === 0) return null;
+  return <> Since the nodes have started {plural(expired, "message has", "messages have")} expired, and rules have removed {count(removed)}.</>;
+}
+
 function Matching({ filter, show }: { filter: string; show(topic: string): void }) {
   const pages = usePages<RetainedRow>((after, abort) => get("/retained", { filter, after, limit: 100 }, {}, abort), 30_000, [filter]);
   if (pages.value?.items.length === 0 && missingOf(pages.value).length === 0 && !pages.forward) return <Empty>No retained message matches <Foreign text={filter} />.</Empty>;
@@ -46,6 +54,7 @@ function Matching({ filter, show }: { filter: string; show(topic: string): void 
         { head: "Topic", cell: (row) => <TopicButton topic={row.topic} text={row.topic} show={show} /> },
         { head: "QoS", width: 6, figure: true, cell: (row) => row.qos },
         { head: "Size", width: 10, figure: true, cell: (row) => bytes(row.payload_bytes) },
+        { head: "Retained", width: 14, cell: (row) => (row.retained_at ? <Moment at={row.retained_at} /> : "not known") },
         { head: "Expires", width: 14, cell: (row) => (row.expires_at ? <Moment at={row.expires_at} /> : "never") },
       ]} />
       <Pager pages={pages} what="message" />

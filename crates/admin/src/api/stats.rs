@@ -62,6 +62,12 @@ pub struct Counts {
     pub dropped: u64,
     /// Published messages that matched nobody.
     pub unmatched: u64,
+    /// Retained messages whose Message Expiry Interval has passed. Counted by the nodes that lead their shards.
+    #[serde(default)]
+    pub retained_expired: u64,
+    /// Retained messages that rules have removed (`retain.maxAgeSeconds`, `retain.rules`).
+    #[serde(default)]
+    pub retained_removed: u64,
 }
 
 impl Counts {
@@ -83,6 +89,8 @@ impl Counts {
             connects_refused: self.connects_refused + other.connects_refused,
             dropped: self.dropped + other.dropped,
             unmatched: self.unmatched + other.unmatched,
+            retained_expired: self.retained_expired + other.retained_expired,
+            retained_removed: self.retained_removed + other.retained_removed,
         }
     }
 }

@@ -20,6 +20,7 @@ use mqtt_proto::{SubscriptionFilter, validate_topic_name};
 use peer_protocol::{NodeAnswer, Refusal};
 use store::ShardLoad;
 use store_state::api::StoreId;
+use store_state::retain::RetainedEnd;
 
 use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
@@ -49,6 +50,11 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
             .map(net_api::Counter::get)
             .sum::<u64>()
     };
+    let ends = node.rim.retained_ends.counts();
+    let ended = |of: fn(RetainedEnd) -> bool| {
+        let counts = ends.iter().filter(|(end, _)| of(*end));
+        counts.map(|(_, count)| count).sum()
+    };
     Counts {
         connections: node.connected.load(Ordering::Relaxed) as u64,
         sessions: stored + sum(&node.stats, |s| &s.sessions),
@@ -64,6 +70,8 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
         connects_refused: sum(&node.stats, |s| &s.refused),
         dropped: Reason::all().map(|reason| node.dropped(reason)).sum(),
         unmatched: sum(&node.stats, |s| &s.unmatched),
+        retained_expired: ended(|end| end == RetainedEnd::Expiry),
+        retained_removed: ended(|end| end != RetainedEnd::Expiry),
     }
 }
 

@@ -1,7 +1,5 @@
 //! Retained messages of clients, which the retain store has. Those below `$SYS` are each node's own, and in no list.
 
-use std::sync::Arc;
-
 use admin::api::Encoding;
 use inspection::merge::Merged;
 use inspection::{
@@ -10,7 +8,7 @@ use inspection::{
 };
 use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::Serialize;
-use store::{Cursor, InTopicOrder, RetainedRows};
+use store::{Cursor, InTopicOrder, RetainedFound, RetainedRows};
 use tokio::time::Instant;
 
 use super::state::LEFT;
@@ -78,11 +76,7 @@ pub(super) fn messages(
     collect(range, deadline, |after, limit| {
         let found = node.store().inspect().retained(filter, after, limit, now);
         RetainedRows {
-            rows: found
-                .rows
-                .iter()
-                .map(|message| Listed(row(message)))
-                .collect(),
+            rows: found.rows.iter().map(|found| Listed(row(found))).collect(),
             next: found.next,
             covered: found.covered,
         }
@@ -183,12 +177,13 @@ where
     }
 }
 
-fn row(message: &Arc<ApplicationMessage>) -> RetainedRow {
+fn row(RetainedFound { message, since }: &RetainedFound) -> RetainedRow {
     RetainedRow {
         topic: message.body.topic().to_owned(),
         qos: message.qos.as_u8(),
         payload_bytes: message.body.payload().len() as u64,
         expires_at: message.expires_at.map(|at| At::unix_ms(at.0)),
+        retained_at: since.map(|since| At::unix_ms(since.0)),
     }
 }
 

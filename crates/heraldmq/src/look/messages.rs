@@ -172,12 +172,15 @@ pub(crate) fn retained(arguments: &RetainedArguments) -> Result<ExitCode, Failur
     let listed = Listed::all("retained messages").only_some(arguments.filter != "#");
     let path = "/api/v1/retained";
     print_list(&arguments.node, path, query, how, listed, |rows| {
-        let mut table = Table::new(["TOPIC", "EXPIRES", "QOS", "BYTES"]).with_text(1..2);
+        let mut table =
+            Table::new(["TOPIC", "RETAINED", "EXPIRES", "QOS", "BYTES"]).with_text(1..3);
         for row in rows {
             let RetainedRow { topic, qos, .. } = row;
+            let since = row.retained_at.as_ref().map(ToString::to_string);
             let expires = row.expires_at.as_ref().map(ToString::to_string);
             table.row([
                 shown(topic),
+                or_dash(since.as_deref()),
                 or_dash(expires.as_deref()),
                 qos.to_string(),
                 number(Some(row.payload_bytes)),

@@ -848,6 +848,8 @@ fn answers_about_nodes() -> Vec<(&'static str, Answer)> {
                 connects_refused: 12,
                 dropped: 13,
                 unmatched: 14,
+                retained_expired: 15,
+                retained_removed: 16,
             })),
         ),
         (
@@ -1207,12 +1209,14 @@ fn answers_about_messages() -> Vec<(&'static str, Answer)> {
                         qos: 1,
                         payload_bytes: 20,
                         expires_at: Some(at()),
+                        retained_at: Some(at()),
                     },
                     RetainedRow {
                         topic: text("a/c"),
                         qos: 0,
                         payload_bytes: 0,
                         expires_at: None,
+                        retained_at: None,
                     },
                 ],
                 next: some("a/d"),

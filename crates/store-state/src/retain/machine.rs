@@ -8,13 +8,16 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::{Deserialize, Serialize};
 use topic_router::{Cursor, RetainedIndex};
 
+use super::look::RetainedView;
 use super::recent::{FENCE, Known, WILL};
-use super::{PageBudget, RetainOp, RetainReply};
+use super::{
+    PageBudget, RetainOp, RetainOutlet, RetainReply, RetainedAt, RetainedEnd, RetainedSince,
+};
 use crate::inbox::Origin;
 use crate::survey::{ensure, ensure_slot};
 use crate::touched::Touched;
 use crate::{
-    Changes, Header, Limits, LoadError, Machine, NameHash, Slots, Survey, Table, TableError,
+    Changes, Header, Level, Limits, LoadError, Machine, NameHash, Slots, Survey, Table, TableError,
 };
 use crate::{row, wire};
 
@@ -29,49 +32,72 @@ const MACHINE: &[u8] = b"M";
 /// The kind of the messages' rows.
 pub(super) const MESSAGE: u8 = b'R';
 
-/// The retained messages of one shard. Nothing is told beside the replies: who is refused is told so,
-/// and a message whose time is over is what its publisher wanted gone.
+/// A message, and since when it is kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) message: Arc<ApplicationMessage>,
+    pub(super) since: RetainedSince,
+}
+
+/// The retained messages of one shard. Beside the replies only their ends are told: who is refused is told so.
 #[derive(Debug)]
 pub struct RetainMachine {
     pub(super) hash: NameHash,
-    pub(super) index: RetainedIndex<Arc<ApplicationMessage>>,
+    pub(super) level: Level,
+    pub(super) index: RetainedIndex<Kept>,
     /// Accounted for all of them.
     pub(super) bytes: u64,
     /// Of those that expire, soonest first.
     pub(super) expiries: BTreeSet<(Timestamp, Box<str>)>,
     pub(super) touched: Touched<Box<str>>,
     pub(super) known: Known,
-    /// There are no tables yet.
-    pub(super) new: bool,
+    /// The time of the first [`RetainOp::Remove`]: messages whose time is not known count from then on.
+    pub(super) aged_from: Option<RetainedSince>,
+    /// The tables have no row of the machine, or an earlier one.
+    pub(super) own_row_is_due: bool,
 }
 
 impl Machine for RetainMachine {
     type Op = RetainOp;
     type Reply = RetainReply;
-    type Outlet = ();
+    type Outlet = dyn RetainOutlet;
 
     fn load(slots: Slots, table: &dyn Table) -> Result<Self, LoadError> {
         let mut machine = Self {
             hash: slots.hash,
+            level: slots.level,
             index: RetainedIndex::new(),
             bytes: 0,
             expiries: BTreeSet::new(),
             touched: Touched::new(),
             known: Known::new(slots.hash),
-            new: true,
+            aged_from: None,
+            own_row_is_due: true,
         };
         let Some(value) = table.get(MACHINE)? else {
             return Ok(machine);
         };
-        row::decode::<()>(MACHINE, &value)?;
-        machine.new = false;
+        machine.aged_from = own_row(MACHINE, &value)?;
+        machine.own_row_is_due = false;
         machine.known = Known::load(slots.hash, slots.range, table)?;
         row::each(table, MESSAGE, slots.range, |key, value| {
-            let Written(message) = row::decode(key, value)?;
-            machine.keep(&message);
+            let (Written(message), since) = row::decode_with(key, value)?;
+            machine.keep(&message, since.unwrap_or_default());
             Ok(())
         })?;
         Ok(machine)
+    }
+
+    fn raise(&mut self, level: Level) {
+        self.level = level;
+    }
+
+    fn is_lowered(level: Level) -> bool {
+        !level.ages_retained()
+    }
+
+    fn lowered(&self, op: RetainOp, level: Level) -> Option<RetainOp> {
+        (level.ages_retained() || !matches!(op, RetainOp::Remove { .. })).then_some(op)
     }
 
     fn slot(op: &RetainOp, hash: NameHash) -> Option<u16> {
@@ -79,7 +105,7 @@ impl Machine for RetainMachine {
             RetainOp::Set { message }
             | RetainOp::SetWill { message, .. }
             | RetainOp::SetFrom { message, .. } => Some(hash.slot_of(message.body.topic())),
-            RetainOp::Expire => None,
+            RetainOp::Expire | RetainOp::Remove { .. } => None,
         }
     }
 
@@ -88,7 +114,7 @@ impl Machine for RetainMachine {
         header: &Header,
         op: &RetainOp,
         _table: &dyn Table,
-        (): &mut (),
+        outlet: &mut (dyn RetainOutlet + 'static),
     ) -> Result<Option<RetainReply>, TableError> {
         let now = Timestamp(header.now_ms);
         Ok(match op {
@@ -111,7 +137,21 @@ impl Machine for RetainMachine {
                     Some(RetainReply::Fenced)
                 }
             }
-            RetainOp::Expire => self.expire(now).then_some(RetainReply::Done),
+            RetainOp::Expire => self.expire(now, outlet).then_some(RetainReply::Done),
+            RetainOp::Remove { messages, end } => {
+                if self.aged_from.is_none() {
+                    self.aged_from = Some(RetainedSince(now.0));
+                    self.own_row_is_due = true;
+                }
+                for RetainedAt { topic, since } in messages {
+                    let kept = self.index.get(topic);
+                    if kept.is_some_and(|kept| kept.since == *since) {
+                        self.remove(topic);
+                        outlet.removed(*end);
+                    }
+                }
+                Some(RetainReply::Done)
+            }
         })
     }
 
@@ -121,12 +161,15 @@ impl Machine for RetainMachine {
 
     /// All at once: what is touched between two checkpoints are single messages.
     fn collect_part(&mut self, _rows: usize, changes: &mut Changes) -> bool {
-        if std::mem::take(&mut self.new) {
-            changes.put(MACHINE.to_vec(), row::encode(&()));
+        if std::mem::take(&mut self.own_row_is_due) {
+            let own = match &self.aged_from {
+                Some(aged_from) => row::encode(&((), aged_from)),
+                None => row::encode(&()),
+            };
+            changes.put(MACHINE.to_vec(), own);
         }
         self.touched.collect(changes, |topic| {
-            let message = self.index.get(topic);
-            let value = message.map(|message| row::encode(&Written(Arc::clone(message))));
+            let value = self.index.get(topic).map(Kept::to_row);
             (row::key(MESSAGE, self.hash.slot_of(topic), topic), value)
         });
         self.known.collect(changes);
@@ -141,10 +184,10 @@ impl Machine for RetainMachine {
 
     fn survey(slots: Slots, table: &dyn Table) -> Survey {
         let mut survey = Survey::default();
-        survey.machine(table, row::decode::<()>);
+        survey.machine(table, |key, value| own_row(key, value).map(drop));
         survey.each(table, MESSAGE, "retained messages", |key, value| {
             let topic = row::name(key)?;
-            let Written(message) = row::decode(key, value)?;
+            let (Written(message), _) = row::decode_with::<_, RetainedSince>(key, value)?;
             ensure_slot(key, topic, slots)?;
             let is_kept = message.body.topic() == topic && !message.body.payload().is_empty();
             ensure(is_kept, key, "its message is of another topic, or empty")
@@ -173,27 +216,56 @@ impl RetainMachine {
             bytes,
             work,
         } = budget;
-        let next = self.index.page(filter, after, work, |_, message| {
-            if message.is_expired(now) {
-                return ControlFlow::Continue(());
-            }
-            page.push(Arc::clone(message));
-            *messages = messages.saturating_sub(1);
-            *bytes = bytes.saturating_sub(message.body.heap_len());
-            if *messages == 0 || *bytes == 0 {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        });
+        let next = self
+            .index
+            .page(filter, after, work, |_, Kept { message, .. }| {
+                if message.is_expired(now) {
+                    return ControlFlow::Continue(());
+                }
+                page.push(Arc::clone(message));
+                *messages = messages.saturating_sub(1);
+                *bytes = bytes.saturating_sub(message.body.heap_len());
+                if *messages == 0 || *bytes == 0 {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            });
         (page, next)
     }
 
     /// The message of a topic, unless it has expired.
     #[must_use]
     pub fn get(&self, topic: &str, now: Timestamp) -> Option<&Arc<ApplicationMessage>> {
-        self.index
-            .get(topic)
+        let kept = self.index.get(topic);
+        kept.map(|kept| &kept.message)
             .filter(|message| !message.is_expired(now))
+    }
+
+    /// Goes on with a look at all messages, or begins one (`after`: `None`), in the order of their topics: `tell` gets each
+    /// that is read, until it breaks or `work` is used up ([`RetainedIndex::walk`]). Says where to go on; `None`: those
+    /// were the last.
+    pub fn look(
+        &self,
+        after: Option<&Cursor>,
+        work: &mut usize,
+        mut tell: impl FnMut(RetainedView<'_>) -> ControlFlow<()>,
+    ) -> Option<Cursor> {
+        self.index.walk(after, work, |topic, kept| {
+            let is_aged = kept.since != RetainedSince::default();
+            tell(RetainedView {
+                topic,
+                since: kept.since,
+                counts_from: Some(kept.since).filter(|_| is_aged).or(self.aged_from),
+                bytes: cost(&kept.message),
+            })
+        })
+    }
+
+    /// Since when the message of a topic is retained, if it is known.
+    #[must_use]
+    pub fn retained_since(&self, topic: &str) -> Option<RetainedSince> {
+        let since = self.index.get(topic).map(|kept| kept.since);
+        since.filter(|since| *since != RetainedSince::default())
     }
 
     /// Messages, and bytes accounted for them, both as [`Limits`] counts them.
@@ -256,7 +328,11 @@ impl RetainMachine {
             return RetainReply::Full;
         }
         // [MQTT-3.3.1-5] in the place of what the topic had
-        let replaced = self.keep(message);
+        let since = match self.level.ages_retained() {
+            true => RetainedSince(now.0),
+            false => RetainedSince::default(),
+        };
+        let replaced = self.keep(message, since);
         self.touched
             .touch(topic.into(), replaced, cost(message) as usize);
         RetainReply::Done
@@ -265,7 +341,8 @@ impl RetainMachine {
     /// Whether the limits leave room. They may have been lowered: what takes no more room than the
     /// message it replaces is kept in any case.
     fn has_room(&self, message: &Arc<ApplicationMessage>, limits: &Limits) -> bool {
-        let replaced = self.index.get(message.body.topic()).map(cost);
+        let replaced = self.index.get(message.body.topic());
+        let replaced = replaced.map(|kept| cost(&kept.message));
         let bytes = self.bytes - replaced.unwrap_or(0) + cost(message);
         let messages = self.index.len() as u64 + 1;
         (replaced.is_some() || messages <= limits.retained_messages)
@@ -273,30 +350,35 @@ impl RetainMachine {
     }
 
     /// False: some messages that have expired are left.
-    fn expire(&mut self, now: Timestamp) -> bool {
+    fn expire(&mut self, now: Timestamp, outlet: &mut dyn RetainOutlet) -> bool {
         for _ in 0..AT_ONCE {
             let Some((_, topic)) = self.expiries.first().filter(|(at, _)| *at <= now) else {
                 return true;
             };
             let topic = topic.clone();
             self.remove(&topic);
+            outlet.removed(RetainedEnd::Expiry);
         }
         false
     }
 
     fn remove(&mut self, topic: &str) {
-        if let Some(message) = self.index.remove(topic) {
-            self.uncount(&message);
+        if let Some(kept) = self.index.remove(topic) {
+            self.uncount(&kept.message);
             self.touched.touch(topic.into(), true, 0);
         }
     }
 
     /// Adds a message; says whether it replaces one.
-    fn keep(&mut self, message: &Arc<ApplicationMessage>) -> bool {
+    fn keep(&mut self, message: &Arc<ApplicationMessage>, since: RetainedSince) -> bool {
         let topic = message.body.topic();
-        let replaced = self.index.insert(topic, Arc::clone(message));
+        let kept = Kept {
+            message: Arc::clone(message),
+            since,
+        };
+        let replaced = self.index.insert(topic, kept);
         if let Some(replaced) = &replaced {
-            self.uncount(replaced);
+            self.uncount(&replaced.message);
         }
         self.bytes += cost(message);
         if let Some(at) = message.expires_at {
@@ -314,6 +396,23 @@ impl RetainMachine {
     }
 }
 
+impl Kept {
+    /// As levels that keep no ages write it, if there is none.
+    fn to_row(&self) -> Vec<u8> {
+        let written = Written(Arc::clone(&self.message));
+        match self.since {
+            RetainedSince(0) => row::encode(&written),
+            since => row::encode(&(written, since)),
+        }
+    }
+}
+
+/// The machine's own row: since when it keeps ages, if it does.
+fn own_row(key: &[u8], value: &[u8]) -> Result<Option<RetainedSince>, LoadError> {
+    let ((), aged_from) = row::decode_with(key, value)?;
+    Ok(aged_from)
+}
+
 /// A message as it stands in a row.
 #[derive(Serialize, Deserialize)]
 struct Written(#[serde(with = "wire::message")] Arc<ApplicationMessage>);
@@ -325,5 +424,6 @@ pub(super) fn cost(message: &Arc<ApplicationMessage>) -> u64 {
 
 /// The topics of which a machine has a retained message; in no order.
 pub fn topics(machine: &RetainMachine) -> impl Iterator<Item = &str> {
-    machine.index.values().map(|message| message.body.topic())
+    let all = machine.index.values();
+    all.map(|kept| kept.message.body.topic())
 }

@@ -39,7 +39,66 @@ pub enum RetainOp {
         /// The connection that it came by.
         connection: ConnectionNumber,
     },
+    /// Removes messages that are not kept any longer, each if it is still the one that was looked at. The first one, which
+    /// may remove nothing, says from when messages count of which it is not known since when they are retained. Only logs of
+    /// levels that [age retained messages](crate::Level::ages_retained) have it.
+    Remove {
+        /// The messages: few, since all of them are removed in one part.
+        messages: Vec<RetainedAt>,
+        /// Why.
+        end: RetainedEnd,
+    },
 }
+
+/// A retained message that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RetainedAt {
+    /// Its topic.
+    pub topic: Box<str>,
+    /// When it was retained.
+    pub since: RetainedSince,
+}
+
+/// The time of the batch that retained a message, Unix time in ms; 0: at a level that did not keep it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct RetainedSince(pub u64);
+
+/// Why a retained message was removed, which no client has asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum RetainedEnd {
+    /// Its Message Expiry Interval has passed.
+    Expiry,
+    /// It is older than its rule keeps messages.
+    Age,
+    /// Its rule has more messages than it may have.
+    Messages,
+    /// The messages of its rule have more bytes than they may have.
+    Bytes,
+}
+
+impl RetainedEnd {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Expiry, Self::Age, Self::Messages, Self::Bytes];
+
+    /// A word for it, in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Expiry => "expiry",
+            Self::Age => "age",
+            Self::Messages => "messages",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+/// Who is told what retain shards do beside their replies.
+pub trait RetainOutlet {
+    /// A message was removed, which no client has asked for.
+    fn removed(&mut self, _end: RetainedEnd) {}
+}
+
+impl RetainOutlet for () {}
 
 /// What retain shards know a publisher by: the hash of its client identifier, by the seed of the cluster. The identifier
 /// itself may be a thousand times as long as the message.

@@ -16,16 +16,18 @@ impl Split for RetainMachine {
         let is_childs = |topic: &str| hash.slot_of(topic) >= at;
         let index = self.index.split_off(is_childs);
         // In a loop of its own, which waits for several messages of memory at once.
-        let bytes = index.values().map(cost).sum();
+        let bytes = index.values().map(|kept| cost(&kept.message)).sum();
         self.bytes -= bytes;
         Self {
             hash,
+            level: self.level,
             index,
             bytes,
             expiries: partition::set(&mut self.expiries, |(_, topic)| is_childs(topic)),
             touched: self.touched.split_off(|topic| is_childs(topic)),
             known: self.known.split_off(at),
-            new: self.new,
+            aged_from: self.aged_from,
+            own_row_is_due: self.own_row_is_due,
         }
     }
 

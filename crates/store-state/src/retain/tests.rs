@@ -1,5 +1,6 @@
 //! Tests of the retain machine by dialogue and property.
 
+mod ages;
 mod driver;
 mod fences;
 mod limits;

@@ -13,6 +13,9 @@ const SPLITS: u32 = 3;
 /// The level since which members of shared groups that are away leave messages to their groups.
 const LEAVES: u32 = 5;
 
+/// The level since which retained messages have ages, and are removed by them.
+const AGED: u32 = 8;
+
 const CLIENTS: usize = 14;
 const NODES: u64 = 3;
 const FILTERS: [&str; 8] = [
@@ -439,6 +442,9 @@ impl World {
     }
 
     pub(crate) fn retain(&mut self) -> Retain {
+        if self.level >= AGED && self.draw.is(15) {
+            return self.remove();
+        }
         match self.draw.below(10) {
             0 => Retain::Expire,
             1..=2 => {
@@ -454,5 +460,16 @@ impl World {
             3..=4 => Retain::SetFrom(self.message(), self.draw.below(4), self.draw.below(9)),
             _ => Retain::Set(self.message()),
         }
+    }
+
+    /// Removes what was retained by the last entry, if it was of that topic, or nothing.
+    fn remove(&mut self) -> Retain {
+        let mut topics = Vec::new();
+        for _ in 0..self.draw.below(4) {
+            let topic = Bytes::from(*self.draw.of(&TOPICS));
+            let since = self.now_ms - self.draw.below(2);
+            topics.push((topic, since));
+        }
+        Retain::Remove(topics, self.draw.below(4) as u8)
     }
 }

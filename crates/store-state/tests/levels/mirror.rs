@@ -178,4 +178,6 @@ pub(crate) enum Retain {
     Expire,
     SetWill(Message, Origin),
     SetFrom(Message, u64, u64),
+    /// Topics and times, and why.
+    Remove(Vec<(Bytes, u64)>, u8),
 }

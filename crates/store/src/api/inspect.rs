@@ -19,7 +19,7 @@ use store_state::session::inspect::SessionSummary;
 use tokio::time::Instant;
 use topic_router::Cursor;
 
-use crate::api::retained_rows::{RetainedLevel, RetainedRows, TOPICS, levels};
+use crate::api::retained_rows::{RetainedFound, RetainedLevel, RetainedRows, TOPICS, levels};
 use crate::api::shard_set::ShardSet;
 use crate::api::store::Store;
 use crate::retention::purge::{Purge, purge};
@@ -270,7 +270,7 @@ impl Inspection<'_> {
         all
     }
 
-    /// The first `limit` retained messages behind `after` whose topics match a filter. There may be fewer, or none, and yet
+    /// The first `limit` retained messages behind `after` whose topics match a filter, and since when they are, if that is known. There may be fewer, or none, and yet
     /// `next`: a shard looks at a bounded number of topics.
     #[must_use]
     pub fn retained(
@@ -279,7 +279,7 @@ impl Inspection<'_> {
         after: Option<&Cursor>,
         limit: usize,
         now: Timestamp,
-    ) -> RetainedRows<Arc<ApplicationMessage>> {
+    ) -> RetainedRows<RetainedFound> {
         let limit = limit.min(ROWS);
         let found = self.of_retain_shards(|machine| {
             let mut budget = PageBudget {
@@ -287,7 +287,12 @@ impl Inspection<'_> {
                 bytes: usize::MAX,
                 work: TOPICS,
             };
-            machine.page(filter, after, &mut budget, now)
+            let (messages, next) = machine.page(filter, after, &mut budget, now);
+            let found = |message: Arc<ApplicationMessage>| RetainedFound {
+                since: machine.retained_since(message.body.topic()),
+                message,
+            };
+            (messages.into_iter().map(found).collect(), next)
         });
         found.merged(limit)
     }

@@ -14,6 +14,7 @@ use mqtt_session::ApplicationMessage;
 use rustix::time::{ClockId, clock_gettime};
 use store_state::api::{Event, ShardNumber};
 use store_state::inbox::{InboxDrop, StoredSubscription};
+use store_state::retain::RetainedEnd;
 use store_state::{Limits, Retention};
 
 /// Who is told what the store brings about. Called by the shards' threads.
@@ -57,6 +58,9 @@ pub trait Listener: Send + Sync + 'static {
     /// A message that nobody waits for was not stored; `client`: the session it was for, if it was for
     /// one.
     fn lost(&self, client: &str, message: &ApplicationMessage);
+
+    /// A retained message was removed, which no client has asked for. Called with the lock of the shard held, by its leader only.
+    fn retained_ended(&self, _end: RetainedEnd) {}
 
     /// The replica of the control store here was made of tables, and has these records. Called with the lock of the shard held.
     fn control_loaded(&self, _records: Records) {}

@@ -131,6 +131,7 @@ impl Store {
         let services = Arc::new(NodeServices {
             led_shards: Arc::default(),
             held_queues: Arc::default(),
+            held_retained: Arc::default(),
             threads,
             tables: PerStore::from_fn(|store| Arc::clone(&places[store].tables)),
             log: Arc::clone(&log),

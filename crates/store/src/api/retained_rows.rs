@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mqtt_session::{ApplicationMessage, Timestamp};
 use store_state::SlotRange;
-use store_state::retain::{PageBudget, RetainMachine};
+use store_state::retain::{PageBudget, RetainMachine, RetainedSince};
 use topic_router::Cursor;
 
 /// Retained topics that are looked at under one lock, as [`topic_router::RetainedIndex::page`] counts them: some 250 us.
@@ -47,13 +47,22 @@ pub trait InTopicOrder: Sized {
     fn join(&mut self, other: &Self);
 }
 
-impl InTopicOrder for Arc<ApplicationMessage> {
+/// A retained message.
+#[derive(Clone, Debug)]
+pub struct RetainedFound {
+    /// The message.
+    pub message: Arc<ApplicationMessage>,
+    /// When it was retained; `None`: before that was kept.
+    pub since: Option<RetainedSince>,
+}
+
+impl InTopicOrder for RetainedFound {
     fn topic(&self) -> &str {
-        self.body.topic()
+        self.message.body.topic()
     }
 
     fn behind(&self) -> Cursor {
-        Cursor::behind(self.body.topic())
+        Cursor::behind(self.topic())
     }
 
     fn join(&mut self, _: &Self) {

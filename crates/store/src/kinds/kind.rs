@@ -4,14 +4,14 @@
 //! begins a store (`shard/begin.rs`).
 
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use mqtt_session::Timestamp;
 use store_state::api::{Event, ShardNumber, StoreId};
 use store_state::inbox::inspect::LeftPart;
 use store_state::inbox::{InboxId, QueuePass, QueueView, Queued, RetentionLimit, SessionName};
-use store_state::retain::PageBudget;
+use store_state::retain::{PageBudget, RetainedAt, RetainedEnd, RetainedView};
 use store_state::{Batch, CorrelationId, Limits, Split, Table, TableError};
 use topic_router::Cursor;
 
@@ -39,6 +39,9 @@ pub(crate) trait Kind: Split + Sync {
 
     /// Whether its shards have queues.
     const HAS_QUEUES: bool = false;
+
+    /// Whether its shards have retained messages.
+    const HAS_RETAINED: bool = false;
 
     /// Whether others go by what its shards tell of filters.
     const HAS_ROUTES: bool = false;
@@ -156,6 +159,22 @@ pub(crate) trait Kind: Split + Sync {
         _budget: &mut PageBudget,
         _now: Timestamp,
     ) -> Option<Page> {
+        None
+    }
+
+    /// Goes on with a look at all retained messages, or begins one (`after`: `None`): `tell` gets each that is read, until it
+    /// breaks or `work` is used up. Says where to go on; `None`: those were the last.
+    fn look_at_retained(
+        &self,
+        _after: Option<&Cursor>,
+        _work: &mut usize,
+        _tell: &mut dyn FnMut(RetainedView<'_>) -> ControlFlow<()>,
+    ) -> Option<Cursor> {
+        None
+    }
+
+    /// The operation by which retained messages end; `None`: it has none.
+    fn remove_retained(_messages: Vec<RetainedAt>, _end: RetainedEnd) -> Option<Self::Op> {
         None
     }
 

@@ -1,10 +1,14 @@
 //! The retain store, as far as its shards differ.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mqtt_session::Timestamp;
 use store_state::api::{Event, StoreId};
-use store_state::retain::{PageBudget, RetainMachine, RetainOp, RetainReply};
+use store_state::retain::{
+    PageBudget, RetainMachine, RetainOp, RetainOutlet, RetainReply, RetainedAt, RetainedEnd,
+    RetainedView,
+};
 use store_state::{Batch, CorrelationId};
 use topic_router::Cursor;
 
@@ -16,6 +20,8 @@ use crate::shard::retained::Page;
 
 impl Kind for RetainMachine {
     const STORE: StoreId = StoreId::Retain;
+
+    const HAS_RETAINED: bool = true;
 
     fn command(batch: Arc<Batch<RetainOp>>) -> Command {
         Command::Retain(batch)
@@ -45,7 +51,7 @@ impl Kind for RetainMachine {
                 let body = &message.body;
                 (body.topic().len() + body.payload().len()) as u64
             }
-            RetainOp::Expire => 0,
+            RetainOp::Expire | RetainOp::Remove { .. } => 0,
         }
     }
 
@@ -57,6 +63,19 @@ impl Kind for RetainMachine {
         now: Timestamp,
     ) -> Option<Page> {
         Some(self.page(filter, cursor, budget, now))
+    }
+
+    fn look_at_retained(
+        &self,
+        after: Option<&Cursor>,
+        work: &mut usize,
+        tell: &mut dyn FnMut(RetainedView<'_>) -> ControlFlow<()>,
+    ) -> Option<Cursor> {
+        self.look(after, work, tell)
+    }
+
+    fn remove_retained(messages: Vec<RetainedAt>, end: RetainedEnd) -> Option<RetainOp> {
+        Some(RetainOp::Remove { messages, end })
     }
 
     fn names(&self) -> Names<'_> {
@@ -75,7 +94,15 @@ impl Kind for RetainMachine {
         Some(RetainOp::Expire)
     }
 
-    fn with_outlet<R>(_: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
-        apply(&mut ())
+    fn with_outlet<R>(effects: &mut Effects, apply: impl FnOnce(&mut Self::Outlet) -> R) -> R {
+        apply(effects)
+    }
+}
+
+impl RetainOutlet for Effects {
+    fn removed(&mut self, end: RetainedEnd) {
+        if self.live {
+            self.listener.retained_ended(end);
+        }
     }
 }

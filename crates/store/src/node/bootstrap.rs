@@ -18,6 +18,7 @@ use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
 use crate::node::starts::{BoxedBootstrap, RunningShard};
 use crate::placement::controller::ReplicaController;
+use crate::retention::retained::task::watch_retained;
 use crate::retention::task::watch_queues;
 use crate::shard::handle::Shard;
 use crate::shard::rebuild::rebuild;
@@ -111,6 +112,11 @@ impl<M: Kind> ShardBootstrap<M> {
         if M::HAS_QUEUES {
             let held = Arc::clone(&services.held_queues);
             let watch = watch_queues(Arc::clone(&shard), held, Arc::clone(&services.listener));
+            tasks.push(tokio::spawn(watch));
+        }
+        if M::HAS_RETAINED {
+            let held = Arc::clone(&services.held_retained);
+            let watch = watch_retained(Arc::clone(&shard), held, Arc::clone(&services.listener));
             tasks.push(tokio::spawn(watch));
         }
         // One that was split off is, when its parent has applied the split.

@@ -17,6 +17,7 @@ use crate::node::shutdown::Stop;
 use crate::node::starts::StoreThreads;
 use crate::peers::known::KnownPeers;
 use crate::retention::held::HeldQueues;
+use crate::retention::retained::held::HeldRetained;
 use crate::shard::deferred::Backlog;
 use crate::storage::folder::Folder;
 use crate::storage::tables::Tables;
@@ -36,6 +37,7 @@ pub(crate) struct NodeServices {
     pub(crate) led_shards: Arc<LedShards>,
     /// What the queues hold that this node keeps.
     pub(crate) held_queues: Arc<HeldQueues>,
+    pub(crate) held_retained: Arc<HeldRetained>,
     /// The threads that shards live on.
     pub(crate) threads: StoreThreads,
     /// Shards that are not here are begun here.

@@ -6,6 +6,8 @@
 //! ([`policy`]); and all of a queue that an operator empties ([`purge`]). It also proposes that messages of shared groups which
 //! wait for members that are away become legacies ([`away`]).
 //!
+//! The same for retained messages, which have rules by their topics: `retained/`.
+//!
 //! Invariants: a message is dropped by an operation that all replicas apply, never by a replica's own look; a message that may
 //! have been sent is not dropped.
 //!
@@ -19,5 +21,6 @@ pub(crate) mod held;
 mod lag;
 mod policy;
 pub(crate) mod purge;
+pub(crate) mod retained;
 pub(crate) mod task;
 mod tried;

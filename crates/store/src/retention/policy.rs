@@ -221,6 +221,7 @@ mod tests {
             handover_away_ms: None,
             classes: vec![(ClassId(7), own)],
             node_bytes: NonZero::new(node_bytes),
+            ..Retention::default()
         }
     }
 

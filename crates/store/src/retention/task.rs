@@ -150,7 +150,12 @@ pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
     let may_trim = shard
         .standing()
         .is_some_and(|(level, _)| trim.limit.is_of(level));
-    let op = op.filter(|_| may_trim && shard.routing.is_here());
+    give(shard, op.filter(|_| may_trim)).await
+}
+
+/// Gives the shard an operation, and waits until that is done or refused. False: as of [`carry_out`], or there is none.
+pub(super) async fn give<M: Kind>(shard: &Shard<M>, op: Option<M::Op>) -> bool {
+    let op = op.filter(|_| shard.routing.is_here());
     let is_here = op.is_some();
     if let Some(op) = op {
         let bytes = weigh(&op);

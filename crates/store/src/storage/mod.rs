@@ -9,6 +9,7 @@ pub(crate) mod folder;
 pub(crate) mod layout;
 pub(crate) mod map;
 pub(crate) mod recover;
+pub(crate) mod retained_forecast;
 pub(crate) mod snapshot;
 pub(crate) mod survey;
 pub(crate) mod tables;

@@ -95,6 +95,14 @@ impl Filter {
     }
 }
 
+/// The step of a walk through all topics.
+pub(super) fn each(key: &[u8], next: &mut Vec<u8>) -> Step {
+    next.clear();
+    next.extend_from_slice(key);
+    next.push(SEPARATOR);
+    Step::Match
+}
+
 /// Goes past everything below the level that could be another one.
 fn leave(key: &[u8], free: Option<usize>, next: &mut Vec<u8>) -> Step {
     let Some(end) = free else { return Step::Done };

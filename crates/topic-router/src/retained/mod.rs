@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use crate::text::Text;
 use chunk::{Chunk, Found};
-use filter::{Filter, Step};
+use filter::{Filter, Step, each};
 
 mod chunk;
 mod filter;
@@ -181,16 +181,22 @@ impl<M> RetainedIndex<M> {
         let begun = PAGE_WORK + filter.len() / BYTES_PER_WORK;
         let filter = Filter::new(filter);
         let mut next = after.map_or_else(|| filter.least(), |cursor| cursor.0.clone());
-        let mut walk = Walk {
-            index: self,
-            chunk: None,
-            bound_after: None,
-            read: 0,
-            offset: 0,
-            key: Vec::new(),
-            work: work.saturating_sub(begun),
-        };
-        let has_more = walk.visit(&filter, &mut next, &mut visit);
+        let mut walk = Walk::new(self, work.saturating_sub(begun));
+        let has_more = walk.visit(|key, next| filter.step(key, next), &mut next, &mut visit);
+        *work = walk.work;
+        has_more.then_some(Cursor(next))
+    }
+
+    /// Calls `visit` for all topics, as [`RetainedIndex::page`] does for those that match.
+    pub fn walk(
+        &self,
+        after: Option<&Cursor>,
+        work: &mut usize,
+        mut visit: impl FnMut(&str, &M) -> ControlFlow<()>,
+    ) -> Option<Cursor> {
+        let mut next = after.map_or_else(Vec::new, |cursor| cursor.0.clone());
+        let mut walk = Walk::new(self, work.saturating_sub(PAGE_WORK));
+        let has_more = walk.visit(each, &mut next, &mut visit);
         *work = walk.work;
         has_more.then_some(Cursor(next))
     }
@@ -277,16 +283,28 @@ struct Walk<'a, M> {
 }
 
 impl<'a, M> Walk<'a, M> {
+    fn new(index: &'a RetainedIndex<M>, work: usize) -> Self {
+        Self {
+            index,
+            chunk: None,
+            bound_after: None,
+            read: 0,
+            offset: 0,
+            key: Vec::new(),
+            work,
+        }
+    }
+
     /// Calls `visit` for topics that match, from `next` on. Whether there may be more, at `next`.
     fn visit(
         &mut self,
-        filter: &Filter,
+        step: impl Fn(&[u8], &mut Vec<u8>) -> Step,
         next: &mut Vec<u8>,
         visit: &mut impl FnMut(&str, &M) -> ControlFlow<()>,
     ) -> bool {
         let mut topic = Vec::new();
         while let Some((key, value)) = self.seek(next) {
-            let step = filter.step(key, next);
+            let step = step(key, next);
             debug_assert!(
                 matches!(step, Step::Done) || **next > *key,
                 "a leap goes up"

@@ -54,7 +54,7 @@ structs! {
     api::Counts {
         connections, sessions, subscriptions, retained_messages, queued_messages, queued_bytes,
         messages_in, messages_out, bytes_in, bytes_out, connects, connects_refused, dropped,
-        unmatched,
+        unmatched, retained_expired, retained_removed,
     }
     api::Departure { at, node, node_name, reason, address }
     api::DrainProgress { clients_left, shards_left }
@@ -102,7 +102,7 @@ structs! {
     }
     api::RecentDrop { at, topic, reason }
     api::RetainedLevelRow { topic, has_message, has_more_below }
-    api::RetainedRow { topic, qos, payload_bytes, expires_at }
+    api::RetainedRow { topic, qos, payload_bytes, expires_at, retained_at }
     api::SessionDrops { node, node_name, client_id, dropped, reasons, first, last }
     api::Session { durable, expiry_s, ends_at, since, shard, class, epoch }
     api::Setting { value, origin, place, at_restart }

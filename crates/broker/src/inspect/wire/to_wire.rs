@@ -39,7 +39,7 @@ structs! {
     api::Counts {
         connections, sessions, subscriptions, retained_messages, queued_messages, queued_bytes,
         messages_in, messages_out, bytes_in, bytes_out, connects, connects_refused, dropped,
-        unmatched,
+        unmatched, retained_expired, retained_removed,
     }
     api::EventSubject { node, node_name, state }
     api::NewSubscription {

@@ -7,7 +7,8 @@ use mqtt_session::{ApplicationMessage, Qos0Inbox, QueueFull, Timestamp};
 
 use crate::inbox::Origin;
 use crate::retain::{
-    ConnectionNumber, PageBudget, PublisherHash, RetainMachine, RetainOp, RetainReply,
+    ConnectionNumber, PageBudget, PublisherHash, RetainMachine, RetainOp, RetainOutlet,
+    RetainReply, RetainedAt, RetainedEnd, RetainedSince,
 };
 use crate::test_table::TestTable;
 use crate::{Changes, Header, Limits, Machine, NameHash, Slots, Table};
@@ -71,6 +72,28 @@ pub(super) fn set_from(topic: &str, payload: &[u8], publisher: &str, connection:
     }
 }
 
+/// The removal of messages, by topics and times.
+pub(super) fn remove(messages: &[(&str, u64)], end: RetainedEnd) -> RetainOp {
+    let of = |(topic, since): &(&str, u64)| RetainedAt {
+        topic: (*topic).into(),
+        since: RetainedSince(*since),
+    };
+    RetainOp::Remove {
+        messages: messages.iter().map(of).collect(),
+        end,
+    }
+}
+
+/// Ends that were told.
+#[derive(Default)]
+struct Told(Vec<RetainedEnd>);
+
+impl RetainOutlet for Told {
+    fn removed(&mut self, end: RetainedEnd) {
+        self.0.push(end);
+    }
+}
+
 /// A machine and its table.
 pub(super) struct Shard {
     pub(super) machine: RetainMachine,
@@ -92,6 +115,14 @@ impl Shard {
         self.machine
             .apply(&self.header, op, &self.table, &mut ())
             .unwrap()
+    }
+
+    /// Asks, and says which ends were told.
+    pub(super) fn ends(&mut self, op: &RetainOp) -> Vec<RetainedEnd> {
+        let mut told = Told::default();
+        let reply = self.machine.apply(&self.header, op, &self.table, &mut told);
+        assert_eq!(reply, Ok(RetainReply::Done));
+        told.0
     }
 
     pub(super) fn now(&self) -> Timestamp {

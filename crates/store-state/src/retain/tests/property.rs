@@ -6,9 +6,9 @@ use mqtt_session::Timestamp;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::driver::{self, found, header, set};
+use super::driver::{self, found, header, remove, set};
 use crate::retain::machine::OVERHEAD;
-use crate::retain::{RetainMachine, RetainOp};
+use crate::retain::{RetainMachine, RetainOp, RetainedEnd};
 use crate::test_replica::Replica;
 
 #[derive(Clone, Debug)]
@@ -20,6 +20,11 @@ enum Step {
         expires_in: Option<u64>,
     },
     Expire,
+    /// What was set at the time of the last one, or later.
+    Remove {
+        topic: &'static str,
+        later: bool,
+    },
     /// ms.
     Pass(u64),
     Collect,
@@ -40,6 +45,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             Step::Set { topic, payload, expires_in }
         }),
         1 => Just(Step::Expire),
+        2 => (select(TOPICS.to_vec()), any::<bool>()).prop_map(|(topic, later)| {
+            Step::Remove { topic, later }
+        }),
         3 => (1..4u64).prop_map(|n| Step::Pass(n * 500)),
         2 => Just(Step::Collect),
         2 => Just(Step::Saved),
@@ -48,9 +56,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..100)
 }
 
-/// By topic: payload, and expiry (`u64::MAX`: never).
+/// By topic: payload, and expiry (`u64::MAX`: never). And when it was set.
 #[derive(Default)]
-struct Model(BTreeMap<&'static str, (Vec<u8>, u64)>);
+struct Model(
+    BTreeMap<&'static str, (Vec<u8>, u64)>,
+    BTreeMap<&'static str, u64>,
+);
 
 impl Model {
     fn set(&mut self, topic: &'static str, payload: &[u8], expires_at: u64, now: u64) -> String {
@@ -62,6 +73,7 @@ impl Model {
         let limits = header(0).limits;
         if self.0.len() as u64 <= limits.retained_messages && self.bytes() <= limits.retained_bytes
         {
+            self.1.insert(topic, now);
             return "Done".to_owned();
         }
         match before {
@@ -129,6 +141,14 @@ proptest! {
                 Step::Expire => {
                     model.0.retain(|_, (_, expires_at)| *expires_at > now);
                     (Some(RetainOp::Expire), "Done".to_owned())
+                }
+                Step::Remove { topic, later } => {
+                    let set = model.1.get(topic).copied().unwrap_or(1);
+                    if !later {
+                        model.0.remove(topic);
+                    }
+                    let messages = [(topic, set + u64::from(later))];
+                    (Some(remove(&messages, RetainedEnd::Age)), "Done".to_owned())
                 }
                 _ => (None, String::new()),
             };
