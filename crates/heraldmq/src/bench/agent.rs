@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use loadtest::agent::Agent;
 use loadtest::{endless, prepare_descriptors, worker};
-use signal_hook::consts::SIGINT;
 
+use super::interrupt;
 use crate::failure::{Failure, complain};
 
 /// What makes a process a worker.
@@ -80,9 +78,7 @@ fn failed(error: io::Error) -> Failure {
 }
 
 fn prepare() -> Result<(), Failure> {
-    // Ctrl-C goes to all processes of a terminal; workers end in order when their coordinator is gone.
-    let ignored = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGINT, ignored).map_err(failed)?;
+    interrupt::ignore()?;
     prepare_descriptors();
     Ok(())
 }
