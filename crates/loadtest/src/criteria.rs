@@ -21,7 +21,7 @@ use report::{Counts, Latencies, Latency, Record};
 
 /// What a run must show. Its `Display` is read as the same criteria.
 #[derive(Clone, Debug)]
-pub struct Criteria(Vec<Criterion>);
+pub struct Criteria(List<Figure>);
 
 /// What came of judging a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub enum CriteriaError {
         name: String,
         /// The known figure that looks most like it.
         nearest: String,
+        /// All figures that there are.
+        known: Vec<String>,
     },
     /// The value does not fit the figure.
     Value {
@@ -65,10 +67,14 @@ impl fmt::Display for CriteriaError {
                 "`{part}` should be a figure, one of < <= = >= >, and a value, such as p99<20ms"
             ),
             Self::Relation(sign) => write!(f, "`{sign}` should be one of < <= = >= >"),
-            Self::Figure { name, nearest } => write!(
+            Self::Figure {
+                name,
+                nearest,
+                known,
+            } => write!(
                 f,
                 "`{name}` is no figure; the nearest is `{nearest}`; there are {}",
-                known_figures().join(", ")
+                known.join(", ")
             ),
             Self::Value {
                 figure,
@@ -85,12 +91,55 @@ impl FromStr for Criteria {
     type Err = CriteriaError;
 
     fn from_str(text: &str) -> Result<Self, CriteriaError> {
-        let criteria: Result<_, _> = text.split(',').map(Criterion::parse).collect();
-        criteria.map(Self)
+        List::parse(text, &()).map(Self)
     }
 }
 
 impl fmt::Display for Criteria {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What criteria can be about.
+pub(crate) trait Figured: fmt::Display + Copy {
+    /// What decides which figures there are.
+    type Scope;
+    /// What is judged.
+    type Run;
+
+    /// The figure of this name, if there is one.
+    fn find(name: &str, scope: &Self::Scope) -> Option<Self>;
+
+    /// The names of all figures.
+    fn known(scope: &Self::Scope) -> Vec<String>;
+
+    /// The units of its values, and what to say of other values.
+    fn values(&self) -> (&'static [Unit], &'static str);
+
+    /// The unit tells counts from shares.
+    fn in_unit(self, unit: &Unit) -> Self;
+
+    /// Its value in the smallest unit, or why there is none.
+    fn measured(&self, run: &Self::Run) -> Result<f64, &'static str>;
+}
+
+/// Criteria of one kind of runs.
+#[derive(Clone, Debug)]
+pub(crate) struct List<F>(Vec<Criterion<F>>);
+
+impl<F: Figured> List<F> {
+    pub(crate) fn parse(text: &str, scope: &F::Scope) -> Result<Self, CriteriaError> {
+        let criteria = text.split(',').map(|one| Criterion::parse(one, scope));
+        criteria.collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn judge(&self, run: &F::Run) -> Verdict {
+        Verdict::of(self.0.iter(), run)
+    }
+}
+
+impl<F: fmt::Display> fmt::Display for List<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, criterion) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
@@ -100,33 +149,47 @@ impl fmt::Display for Criteria {
     }
 }
 
-impl Criteria {
-    /// Judges a run by all criteria and, unless one of them is about the rate, by `rate>=98%`; the latter
-    /// only where messages are asked for.
-    #[must_use]
-    pub fn judge(&self, record: &Record) -> Verdict {
-        let says_rate = |criterion: &Criterion| matches!(criterion.figure, Figure::Rate);
-        let asks_for_messages = record.asked_per_second != 0.0;
-        let kept_up = (asks_for_messages && !self.0.iter().any(says_rate)).then_some(KEPT_UP);
-        let judged = self.0.iter().chain(&kept_up);
-        let broken: Vec<_> = judged.filter_map(|one| one.broken(record)).collect();
-        Verdict {
+impl Verdict {
+    fn of<'a, F: Figured + 'a>(
+        criteria: impl Iterator<Item = &'a Criterion<F>>,
+        run: &F::Run,
+    ) -> Self {
+        let broken: Vec<_> = criteria.filter_map(|one| one.broken(run)).collect();
+        Self {
             holds: broken.is_empty(),
             broken,
         }
     }
 }
 
+impl Criteria {
+    /// Judges a run by these criteria alone.
+    #[must_use]
+    pub fn judge_alone(&self, record: &Record) -> Verdict {
+        self.0.judge(record)
+    }
+
+    /// Judges a run by all criteria and, unless one of them is about the rate, by `rate>=98%`; the latter
+    /// only where messages are asked for.
+    #[must_use]
+    pub fn judge(&self, record: &Record) -> Verdict {
+        let says_rate = |criterion: &Criterion<Figure>| matches!(criterion.figure, Figure::Rate);
+        let asks_for_messages = record.asked_per_second != 0.0;
+        let kept_up = (asks_for_messages && !self.0.0.iter().any(says_rate)).then_some(KEPT_UP);
+        Verdict::of(self.0.0.iter().chain(&kept_up), record)
+    }
+}
+
 #[derive(Clone, Debug)]
-struct Criterion {
-    figure: Figure,
+pub(crate) struct Criterion<F> {
+    figure: F,
     relation: Relation,
     value: Value,
 }
 
 /// Judged unless a criterion is about the rate. A broker that did not keep up may have fine latencies
 /// for what it did do.
-const KEPT_UP: Criterion = Criterion {
+const KEPT_UP: Criterion<Figure> = Criterion {
     figure: Figure::Rate,
     relation: Relation::AtLeast,
     value: Value {
@@ -135,8 +198,8 @@ const KEPT_UP: Criterion = Criterion {
     },
 };
 
-impl Criterion {
-    fn parse(text: &str) -> Result<Self, CriteriaError> {
+impl<F: Figured> Criterion<F> {
+    fn parse(text: &str, scope: &F::Scope) -> Result<Self, CriteriaError> {
         let text = text.trim();
         let is_sign = |character: char| "<>=!".contains(character);
         let no_relation = || CriteriaError::NoRelation(text.to_owned());
@@ -145,7 +208,9 @@ impl Criterion {
         let value = rest.trim_start_matches(is_sign);
         let (sign, _) = rest.split_at(rest.len() - value.len());
         let relation = Relation::parse(sign)?;
-        let figure = Figure::parse(name.trim())?;
+        let name = name.trim();
+        let figure =
+            F::find(name, scope).ok_or_else(|| CriteriaError::unknown::<F>(name, scope))?;
         let value = Value::parse(value.trim(), &figure)?;
         Ok(Self {
             figure: figure.in_unit(value.unit),
@@ -155,9 +220,9 @@ impl Criterion {
     }
 
     /// What to say if the run breaks it.
-    fn broken(&self, record: &Record) -> Option<String> {
+    fn broken(&self, run: &F::Run) -> Option<String> {
         let figure = self.figure;
-        let measured = match figure.measured(record) {
+        let measured = match figure.measured(run) {
             Ok(measured) => measured,
             Err(reason) => return Some(format!("{figure} was not measured: {reason}")),
         };
@@ -172,7 +237,7 @@ impl Criterion {
     }
 }
 
-impl fmt::Display for Criterion {
+impl<F: fmt::Display> fmt::Display for Criterion<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Value { number, unit } = self.value;
         write!(f, "{}{}{number}{}", self.figure, self.relation, unit.name)
@@ -232,8 +297,8 @@ impl fmt::Display for Relation {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Unit {
-    name: &'static str,
+pub(crate) struct Unit {
+    pub(crate) name: &'static str,
     /// How many of the smallest unit of its kind.
     scale: f64,
 }
@@ -252,9 +317,9 @@ const fn unit(name: &'static str, scale: f64) -> Unit {
 }
 
 const NO_UNIT: Unit = unit("", 1.0);
-const PERCENT: Unit = unit("%", 1.0);
+pub(crate) const PERCENT: Unit = unit("%", 1.0);
 
-static TIMES: [Unit; 6] = [
+pub(crate) static TIMES: [Unit; 6] = [
     unit("ns", 1.0),
     unit("µs", 1e3),
     unit("μs", 1e3), // the Greek letter rather than the micro sign; they look the same
@@ -275,8 +340,15 @@ static SIZES: [Unit; 9] = [
     unit("TiB", 1_099_511_627_776.0),
 ];
 
-static COUNT_OR_SHARE: [Unit; 2] = [NO_UNIT, PERCENT];
+pub(crate) static COUNT_OR_SHARE: [Unit; 2] = [NO_UNIT, PERCENT];
 static PERCENTAGE: [Unit; 1] = [PERCENT];
+
+pub(crate) const A_TIME: &str = "a time in ns, us, µs, ms or s, such as 20ms";
+pub(crate) const A_COUNT_OR_SHARE: &str = "a whole number, or a share in percent such as 0.01%";
+
+/// Why a figure was not measured.
+pub(crate) const NO_LATENCY: &str = "no such latency was recorded";
+pub(crate) const NO_SHARE: &str = "there was nothing to have a share of";
 
 /// A number of a unit, as it was written.
 #[derive(Clone, Copy, Debug)]
@@ -286,7 +358,7 @@ struct Value {
 }
 
 impl Value {
-    fn parse(text: &str, figure: &Figure) -> Result<Self, CriteriaError> {
+    fn parse(text: &str, figure: &impl Figured) -> Result<Self, CriteriaError> {
         let (units, expected) = figure.values();
         let read = || {
             let is_part = |character: char| character.is_ascii_digit() || character == '.';
@@ -366,16 +438,16 @@ static INTERVALS: [Interval; 4] = [
 
 /// A figure of a distribution.
 #[derive(Debug)]
-struct Statistic {
-    name: &'static str,
-    ms: fn(&Latency) -> f64,
+pub(crate) struct Statistic {
+    pub(crate) name: &'static str,
+    pub(crate) ms: fn(&Latency) -> f64,
 }
 
 const fn statistic(name: &'static str, ms: fn(&Latency) -> f64) -> Statistic {
     Statistic { name, ms }
 }
 
-static STATISTICS: [Statistic; 6] = [
+pub(crate) static STATISTICS: [Statistic; 6] = [
     statistic("mean", |latency| latency.mean_ms),
     statistic("p50", |latency| latency.p50_ms),
     statistic("p95", |latency| latency.p95_ms),
@@ -383,6 +455,13 @@ static STATISTICS: [Statistic; 6] = [
     statistic("p999", |latency| latency.p999_ms),
     statistic("max", |latency| latency.max_ms),
 ];
+
+impl Statistic {
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        let name = if name == "p99.9" { "p999" } else { name };
+        STATISTICS.iter().find(|statistic| statistic.name == name)
+    }
+}
 
 /// Something that is counted one by one.
 #[derive(Debug)]
@@ -432,19 +511,12 @@ static TALLIES: [Tally; 5] = [
 ];
 
 impl Figure {
-    fn parse(name: &str) -> Result<Self, CriteriaError> {
-        Self::find(name).ok_or_else(|| CriteriaError::Figure {
-            name: name.to_owned(),
-            nearest: nearest(name),
-        })
-    }
-
-    fn find(name: &str) -> Option<Self> {
+    fn named(name: &str) -> Option<Self> {
         let simple = match name {
             "cpu" => Some(Self::Cpu),
             "memory" => Some(Self::Memory),
             "rate" => Some(Self::Rate),
-            "lost" => return Self::find("loss"),
+            "lost" => return Self::named("loss"),
             _ => None,
         };
         let tally = || TALLIES.iter().find(|tally| tally.name == name);
@@ -454,32 +526,36 @@ impl Figure {
     }
 
     fn time(name: &str) -> Option<Self> {
-        let named = |name: &str| {
-            let name = if name == "p99.9" { "p999" } else { name };
-            STATISTICS.iter().find(|statistic| statistic.name == name)
-        };
-        if let Some(statistic) = named(name) {
+        if let Some(statistic) = Statistic::find(name) {
             return Some(Self::Time(None, statistic));
         }
         let (interval, statistic) = name.split_once('.')?;
         let interval = INTERVALS.iter().find(|known| known.name == interval)?;
-        Some(Self::Time(Some(interval), named(statistic)?))
+        Some(Self::Time(Some(interval), Statistic::find(statistic)?))
+    }
+}
+
+impl Figured for Figure {
+    type Scope = ();
+    type Run = Record;
+
+    fn find(name: &str, (): &()) -> Option<Self> {
+        Self::named(name)
     }
 
-    /// The units of its values, and what to say of other values.
+    fn known((): &()) -> Vec<String> {
+        known_figures()
+    }
+
     fn values(&self) -> (&'static [Unit], &'static str) {
         match self {
-            Self::Time(..) => (&TIMES, "a time in ns, us, µs, ms or s, such as 20ms"),
-            Self::Count(_) | Self::Share(_) => (
-                &COUNT_OR_SHARE,
-                "a whole number, or a share in percent such as 0.01%",
-            ),
+            Self::Time(..) => (&TIMES, A_TIME),
+            Self::Count(_) | Self::Share(_) => (&COUNT_OR_SHARE, A_COUNT_OR_SHARE),
             Self::Memory => (&SIZES, "a size in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB"),
             Self::Cpu | Self::Rate => (&PERCENTAGE, "in percent, such as 80%"),
         }
     }
 
-    /// The unit tells counts from shares.
     fn in_unit(self, unit: &Unit) -> Self {
         match self {
             Self::Count(tally) if unit.name == PERCENT.name => Self::Share(tally),
@@ -487,13 +563,12 @@ impl Figure {
         }
     }
 
-    /// Its value in the smallest unit, or why there is none.
     fn measured(&self, record: &Record) -> Result<f64, &'static str> {
         match self {
             Self::Time(interval, statistic) => {
                 let interval = interval.or_else(|| headline(record));
                 let latency = interval.and_then(|interval| (interval.of)(&record.latencies));
-                let ms = (statistic.ms)(latency.ok_or("no such latency was recorded")?);
+                let ms = (statistic.ms)(latency.ok_or(NO_LATENCY)?);
                 Ok((ms * 1e6).round())
             }
             Self::Count(tally) => Ok((tally.of)(&record.counts) as f64),
@@ -501,7 +576,7 @@ impl Figure {
                 (tally.of)(&record.counts) as f64,
                 (tally.whole)(record) as f64,
             )
-            .ok_or("there was nothing to have a share of"),
+            .ok_or(NO_SHARE),
             Self::Cpu => cpu_percent(record),
             Self::Memory => memory_bytes(record),
             Self::Rate => percent(record.messages_per_second, record.asked_per_second)
@@ -558,7 +633,7 @@ fn memory_bytes(record: &Record) -> Result<f64, &'static str> {
 }
 
 /// `None` of nothing. Multiplied first, so that 29 of 100 are 29 exactly.
-fn percent(part: f64, whole: f64) -> Option<f64> {
+pub(crate) fn percent(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part * 100.0 / whole)
 }
 
@@ -577,12 +652,17 @@ fn known_figures() -> Vec<String> {
     single.chain(of_intervals).collect()
 }
 
-fn nearest(name: &str) -> String {
-    let distance = |known: &String| strsim::damerau_levenshtein(name, known);
-    known_figures()
-        .into_iter()
-        .min_by_key(distance)
-        .unwrap_or_default()
+impl CriteriaError {
+    fn unknown<F: Figured>(name: &str, scope: &F::Scope) -> Self {
+        let known = F::known(scope);
+        let distance = |known: &&String| strsim::damerau_levenshtein(name, known);
+        let nearest = known.iter().min_by_key(distance).cloned();
+        Self::Figure {
+            name: name.to_owned(),
+            nearest: nearest.unwrap_or_default(),
+            known,
+        }
+    }
 }
 
 #[cfg(test)]

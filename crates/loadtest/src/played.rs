@@ -438,7 +438,7 @@ impl Merged {
     }
 }
 
-fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
+pub(crate) fn latency(histogram: &Histogram<u64>) -> Option<Latency> {
     if histogram.is_empty() {
         return None;
     }

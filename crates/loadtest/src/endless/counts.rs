@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::{AddAssign, Index, IndexMut};
 
 use hdrhistogram::Histogram;
+use report::Latencies;
 use serde::{Deserialize, Serialize};
 
 use crate::meter::{add_buckets, buckets, histogram};
+use crate::played::latency;
 
 /// Something that is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,14 +23,26 @@ pub enum Count {
     ConnectFailures,
     /// Connections that broke off later.
     Disconnects,
+    /// Clients whose first connection was due, by the rate of connecting.
+    ConnectsDue,
+    /// Of those, clients that never got so far.
+    NeverConnected,
+    /// Milliseconds from a break of a connection to the next one, of all clients together, until the end of the load.
+    AwayMs,
+    /// Messages that were due until the end of the load.
+    Due,
     /// Messages handed to connections.
     Sent,
     /// Messages above QoS 0 that were acknowledged to the end.
     Acknowledged,
     /// Messages above QoS 0 that the broker refused.
     Refused,
-    /// Messages that were due and wait now.
-    Waiting,
+    /// Messages above QoS 0 that were not acknowledged to the end when their connection broke off.
+    Unsettled,
+    /// Messages that were due and are not sent, of clients without a connection.
+    NotSentAway,
+    /// Messages that were due and are not sent, of clients whose connection or in-flight window has no room.
+    NotSentFull,
     /// Messages that subscribers received.
     Received,
 }
@@ -53,6 +67,21 @@ impl IndexMut<Count> for Counts {
     }
 }
 
+impl Counts {
+    /// Messages that were due and are not sent.
+    #[must_use]
+    pub fn not_sent(&self) -> u64 {
+        self[Count::NotSentAway] + self[Count::NotSentFull]
+    }
+
+    /// Of messages above QoS 0: those that were sent and neither acknowledged to the end nor refused.
+    #[must_use]
+    pub fn unacknowledged(&self) -> u64 {
+        let settled = self[Count::Acknowledged] + self[Count::Refused];
+        self[Count::Sent].saturating_sub(settled)
+    }
+}
+
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         for (count, added) in self.0.iter_mut().zip(other.0) {
@@ -66,6 +95,8 @@ impl AddAssign for Counts {
 pub struct Times {
     /// From opening a connection to CONNACK.
     pub connect: Histogram<u64>,
+    /// From due to handed to a connection.
+    pub send: Histogram<u64>,
     /// From due to acknowledged to the end.
     pub acknowledge: Histogram<u64>,
     /// From due to received, by the clocks of both machines; only of messages that say when they were due.
@@ -76,6 +107,7 @@ pub struct Times {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Buckets {
     connect: Vec<(u64, u64)>,
+    send: Vec<(u64, u64)>,
     acknowledge: Vec<(u64, u64)>,
     deliver: Vec<(u64, u64)>,
 }
@@ -84,6 +116,7 @@ impl Default for Times {
     fn default() -> Self {
         Self {
             connect: histogram(),
+            send: histogram(),
             acknowledge: histogram(),
             deliver: histogram(),
         }
@@ -91,10 +124,23 @@ impl Default for Times {
 }
 
 impl Times {
+    /// As records of `heraldmq bench run` have them.
+    #[must_use]
+    pub fn latencies(&self) -> Latencies {
+        Latencies {
+            connect: latency(&self.connect),
+            due_to_sent: latency(&self.send),
+            acknowledge: latency(&self.acknowledge),
+            deliver: latency(&self.deliver),
+            ..Latencies::default()
+        }
+    }
+
     /// All times since the call before.
     pub(crate) fn take(&mut self) -> Buckets {
         let taken = Buckets {
             connect: buckets(&self.connect),
+            send: buckets(&self.send),
             acknowledge: buckets(&self.acknowledge),
             deliver: buckets(&self.deliver),
         };
@@ -104,12 +150,14 @@ impl Times {
 
     pub(crate) fn reset(&mut self) {
         self.connect.reset();
+        self.send.reset();
         self.acknowledge.reset();
         self.deliver.reset();
     }
 
     pub(crate) fn add(&mut self, added: &Buckets) {
         add_buckets(&mut self.connect, &added.connect);
+        add_buckets(&mut self.send, &added.send);
         add_buckets(&mut self.acknowledge, &added.acknowledge);
         add_buckets(&mut self.deliver, &added.deliver);
     }

@@ -14,6 +14,7 @@
 //! Where to read next: `order.rs` (what is done), `worker.rs` (how), `run.rs` (who asks for it).
 
 mod counts;
+mod criteria;
 mod order;
 mod pattern;
 mod payload;
@@ -22,6 +23,7 @@ mod serve;
 mod worker;
 
 pub use counts::{Count, Counts, Times};
+pub use criteria::{Criteria, Outcome};
 pub use order::{Activity, Clients, Order, Publishing};
 pub use pattern::{Pattern, Variable};
 pub use payload::{Payload, Template};

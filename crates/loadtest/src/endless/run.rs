@@ -12,8 +12,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
+use mqtt_proto::QoS;
+
 use super::counts::{Count, Counts, Reasons, Times};
-use super::order::Order;
+use super::order::{Activity, Order};
 use super::serve::{Command, Report, Tick};
 use crate::protocol::{read, write};
 
@@ -79,6 +81,8 @@ pub struct Run {
     workers: Vec<Hired>,
     reports: Receiver<(usize, io::Result<Report>)>,
     clients: usize,
+    /// Whether messages above QoS 0 are published.
+    is_acknowledged: bool,
     is_begun: bool,
     total: Times,
     interval: Times,
@@ -103,6 +107,10 @@ impl Run {
             workers: Vec::new(),
             reports,
             clients: order.clients.count,
+            is_acknowledged: matches!(
+                &order.activity,
+                Activity::Publish(publishing) if publishing.qos != QoS::AtMostOnce
+            ),
             is_begun: false,
             total: Times::default(),
             interval: Times::default(),
@@ -227,6 +235,12 @@ impl Run {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients
+    }
+
+    /// Whether clients publish messages that brokers acknowledge: above QoS 0.
+    #[must_use]
+    pub fn is_acknowledged(&self) -> bool {
+        self.is_acknowledged
     }
 
     /// Of all workers, as they told last.

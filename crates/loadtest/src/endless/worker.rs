@@ -35,6 +35,7 @@ const TIMER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 
 const SECOND_NS: u64 = 1_000_000_000;
+const MS_NS: u64 = 1_000_000;
 
 /// How long a client waits for CONNACK and SUBACK.
 const ANSWER_NS: u64 = 10 * SECOND_NS;
@@ -83,6 +84,10 @@ struct Slot {
     visits: usize,
     /// Times that it failed: each time, the next listener's turn comes.
     breaks: usize,
+    /// It was ready at least once.
+    was_ready: bool,
+    /// Since when it has no connection, after it had one.
+    away_since: Option<Moment>,
 }
 
 /// Whose turn it is to connect, and when.
@@ -91,6 +96,8 @@ struct Openings {
     /// Slots below have been opened at least once.
     opened: usize,
     connecting: usize,
+    /// When the first opening was due.
+    first: Moment,
     next: Moment,
     gap_ns: f64,
     /// Who failed, and when to open again, ascending.
@@ -118,6 +125,8 @@ pub(super) struct Worker {
     touched: Vec<usize>,
     scratch: Scratch,
     clock: Clock,
+    /// When the load ended; what is due later is not counted.
+    ended: Option<Moment>,
     counts: Counts,
     times: Times,
     reasons: Reasons,
@@ -167,11 +176,13 @@ impl Worker {
         let of_share = (share.index..order.clients.count).step_by(share.of);
         let slots: Vec<_> = of_share.map(|_| Slot::new(now)).collect();
         let gap_ns = 1e9 / order.clients.per_second;
+        // Workers take turns.
+        let first = now.after((gap_ns * share.index as f64) as u64);
         let openings = Openings {
             opened: 0,
             connecting: 0,
-            // Workers take turns.
-            next: now.after((gap_ns * share.index as f64) as u64),
+            first,
+            next: first,
             gap_ns: gap_ns * share.of as f64,
             again: VecDeque::new(),
             limits: VecDeque::new(),
@@ -196,6 +207,7 @@ impl Worker {
             touched: Vec::new(),
             scratch: Scratch::default(),
             clock: Clock::read(),
+            ended: None,
             counts: Counts::default(),
             times: Times::default(),
             reasons: Reasons::default(),
@@ -209,13 +221,28 @@ impl Worker {
         Waker::new(self.poll.registry(), WAKER).map(Arc::new)
     }
 
-    /// Counts so far. Costs a look at each publisher.
+    /// Counts so far. Costs a look at each client.
     pub(super) fn counts(&mut self) -> Counts {
         // It may have been set since.
         self.clock = Clock::read();
         let mut counts = self.counts;
-        counts[Count::Waiting] = self.waiting(Moment::now());
+        let now = self.load_time(Moment::now());
+        if self.ended.is_none() {
+            self.count_due(&mut counts, now);
+        }
+        counts[Count::ConnectsDue] = self.openings.due(self.slots.len(), now);
+        let first_connections = self.slots.iter().filter(|slot| slot.was_ready).count() as u64;
+        let never = counts[Count::ConnectsDue].saturating_sub(first_connections);
+        counts[Count::NeverConnected] = never;
+        let away = self.slots.iter().filter_map(|slot| slot.away_since);
+        let away_ns: u64 = away.map(|since| now.since(since)).sum();
+        counts[Count::AwayMs] += away_ns / MS_NS;
         counts
+    }
+
+    /// `now`, or the end of the load if that was before.
+    fn load_time(&self, now: Moment) -> Moment {
+        self.ended.map_or(now, |ended| ended.min(now))
     }
 
     /// Times since the call before.
@@ -496,8 +523,13 @@ impl Worker {
     }
 
     fn handle_ready(&mut self, index: usize, now: Moment) {
+        let load_time = self.load_time(now);
         let slot = &mut self.slots[index];
         slot.state = State::Ready;
+        slot.was_ready = true;
+        if let Some(since) = slot.away_since.take() {
+            self.counts[Count::AwayMs] += load_time.since(since) / MS_NS;
+        }
         let is_first = slot.visits == 1;
         self.openings.connecting -= 1;
         self.counts[Count::Attempted] += u64::from(is_first);
@@ -520,6 +552,9 @@ impl Worker {
             State::Ready => {
                 self.counts[Count::Ready] -= 1;
                 self.counts[Count::Disconnects] += 1;
+                let unsettled = slot.client.as_ref().map_or(0, Client::unacknowledged);
+                self.counts[Count::Unsettled] += unsettled as u64;
+                slot.away_since = Some(now);
             }
         }
         slot.state = State::Away;
@@ -565,11 +600,22 @@ impl Slot {
             opened: now,
             visits: 0,
             breaks: 0,
+            was_ready: false,
+            away_since: None,
         }
     }
 }
 
 impl Openings {
+    /// Of `slots`, those whose first connection was due until `now`.
+    fn due(&self, slots: usize, now: Moment) -> u64 {
+        let since_ns = now.since(self.first) as f64;
+        match self.first <= now {
+            true => ((since_ns / self.gap_ns) as u64 + 1).min(slots as u64),
+            false => 0,
+        }
+    }
+
     /// The next slot of `slots` if it may be opened now: those that failed come first.
     fn take(&mut self, slots: usize, now: Moment) -> Option<usize> {
         if self.connecting >= CONNECTING || self.next > now {
@@ -614,6 +660,7 @@ mod tests {
         Openings {
             opened: 0,
             connecting: 0,
+            first: Moment(0),
             next: Moment(0),
             gap_ns: 1e9 / per_second,
             again: VecDeque::new(),
@@ -638,6 +685,13 @@ mod tests {
         let mut openings = openings(100.0);
         let caught = taken(&mut openings, 1_000, 5_000..=5_000);
         assert_eq!(caught.len(), 12, "the first, and those of 100 ms");
+    }
+
+    #[test]
+    fn openings_are_due_at_their_rate_whether_they_are_made_or_not() {
+        let openings = openings(100.0);
+        let due = |ms: u64| openings.due(9, Moment(ms * MS));
+        assert_eq!((due(0), due(9), due(10), due(500)), (1, 1, 2, 9));
     }
 
     #[test]

@@ -14,6 +14,12 @@ use crate::failure::complain;
 /// From one line to the next where lines cannot be rewritten.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+/// Characters of the column with names.
+const WIDTH: usize = 28;
+
+const NOT_SENT_AWAY: &str = "not sent, no connection";
+const NOT_SENT_FULL: &str = "not sent, no room";
+
 /// Reasons of failures that a line has room for.
 const SHOWN_REASONS: usize = 3;
 
@@ -125,16 +131,22 @@ impl Facts<'_> {
                 parts.push(format!("{name} {}/s", self.rate(count)));
             }
         }
-        for (count, name) in [(Count::Waiting, "waiting"), (Count::Refused, "refused")] {
-            if counts[count] > 0 {
-                parts.push(format!("{name} {}", units::count(counts[count])));
-            }
+        let others = [
+            (counts.not_sent(), "waiting"),
+            (counts[Count::Refused], "refused"),
+        ];
+        for (count, name) in others.into_iter().filter(|&(count, _)| count > 0) {
+            parts.push(format!("{name} {}", units::count(count)));
         }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     fn latency(&self) -> Option<String> {
-        let all = [&self.times.deliver, &self.times.acknowledge];
+        let all = [
+            &self.times.deliver,
+            &self.times.acknowledge,
+            &self.times.send,
+        ];
         let times = all.into_iter().find(|times| !times.is_empty())?;
         let ms = |ns: u64| units::ms(ns as f64 / 1e6);
         let (p99, max) = (times.value_at_quantile(0.99), times.max());
@@ -161,18 +173,21 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.has_run.as_secs_f64();
         writeln!(f, "{}: {seconds:.1} s\n", self.title)?;
-        for (name, value) in rows(self.run.counts(), self.run.clients(), seconds) {
-            writeln!(f, "{name:<20}{value}")?;
+        let counts = self.run.counts();
+        let mut rows = rows(counts, self.run.clients(), seconds);
+        if self.run.is_acknowledged() {
+            rows.extend(unacknowledged(counts));
         }
-        for (name, value) in latencies(self.run.times()) {
-            writeln!(f, "{name:<20}{value}")?;
+        rows.extend(latencies(self.run.times()));
+        for (name, value) in rows {
+            writeln!(f, "{name:<WIDTH$}{value}")?;
         }
         let reasons = self.run.reasons();
         if !reasons.is_empty() {
             writeln!(f, "\nfailures by reason")?;
         }
         for (reason, count) in reasons {
-            writeln!(f, "{:<20}{reason}", units::count(count))?;
+            writeln!(f, "{:<WIDTH$}{reason}", units::count(count))?;
         }
         Ok(())
     }
@@ -184,11 +199,27 @@ fn rows(counts: Counts, clients: usize, seconds: f64) -> Vec<(&'static str, Stri
     let ready = units::count(counts[Count::Ready]);
     let mut rows = vec![("connected at end", format!("{ready} of {all}"))];
     for (count, name) in [
+        (Count::ConnectsDue, "connects due"),
+        (Count::NeverConnected, "not connected"),
         (Count::Connects, "connects"),
         (Count::ConnectFailures, "connect failures"),
         (Count::Disconnects, "disconnects"),
     ] {
         rows.push((name, units::count(counts[count])));
+    }
+    let away_s = counts[Count::AwayMs] as f64 / 1e3;
+    if counts[Count::Disconnects] > 0 {
+        let text = format!("{away_s:.1} s, of all clients together");
+        rows.push(("without connection", text));
+    }
+    if counts[Count::Due] > 0 {
+        for (count, name) in [
+            (Count::Due, "due"),
+            (Count::NotSentAway, NOT_SENT_AWAY),
+            (Count::NotSentFull, NOT_SENT_FULL),
+        ] {
+            rows.push((name, units::count(counts[count])));
+        }
     }
     for (count, name) in [
         (Count::Sent, "sent"),
@@ -205,10 +236,22 @@ fn rows(counts: Counts, clients: usize, seconds: f64) -> Vec<(&'static str, Stri
     rows
 }
 
+/// What was sent above QoS 0 and is not known to have arrived.
+fn unacknowledged(counts: Counts) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("not acknowledged", units::count(counts.unacknowledged()))];
+    let unsettled = counts[Count::Unsettled];
+    if unsettled > 0 {
+        let text = format!("{}, when connections broke", units::count(unsettled));
+        rows.push(("unacknowledged", text));
+    }
+    rows
+}
+
 /// Distributions that are not empty.
 fn latencies(times: &Times) -> Vec<(&'static str, String)> {
     let all = [
         ("connect", &times.connect),
+        ("due → sent", &times.send),
         ("publish → ack", &times.acknowledge),
         ("publish → receive", &times.deliver),
     ];
@@ -251,7 +294,8 @@ mod tests {
         facts.earlier[Count::Connects] = 1_501;
         facts.counts[Count::Disconnects] = 1;
         facts.counts[Count::Sent] = 30_000;
-        facts.counts[Count::Waiting] = 7;
+        facts.counts[Count::NotSentAway] = 4;
+        facts.counts[Count::NotSentFull] = 3;
         let mut times = Times::default();
         times.acknowledge.record(2_000_000).unwrap();
         facts.times = &times;
@@ -266,6 +310,36 @@ mod tests {
     }
 
     #[test]
+    fn the_table_has_all_that_was_due_and_the_time_away() {
+        let counts = counts(&[
+            (Count::Disconnects, 1),
+            (Count::AwayMs, 2_500),
+            (Count::Due, 100),
+            (Count::Sent, 90),
+            (Count::NotSentAway, 9),
+            (Count::NotSentFull, 1),
+            (Count::Acknowledged, 80),
+            (Count::Refused, 1),
+            (Count::Unsettled, 7),
+        ]);
+        let mut rows = rows(counts, 5, 10.0);
+        rows.extend(unacknowledged(counts));
+        let text: Vec<_> = rows.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+        let expected = [
+            "without connection: 2.5 s, of all clients together",
+            "due: 100",
+            "not sent, no connection: 9",
+            "not sent, no room: 1",
+            "sent: 90 (9/s)",
+            "acknowledged: 80 (8/s)",
+            "refused: 1 (0/s)",
+            "not acknowledged: 9",
+            "unacknowledged: 7, when connections broke",
+        ];
+        assert_eq!(text[6..], expected);
+    }
+
+    #[test]
     fn the_table_has_the_counts_of_what_was_done() {
         let counts = counts(&[
             (Count::Ready, 5),
@@ -276,6 +350,8 @@ mod tests {
         let text: Vec<_> = rows.iter().map(|(n, v)| format!("{n}: {v}")).collect();
         let expected = [
             "connected at end: 5 of 5",
+            "connects due: 0",
+            "not connected: 0",
             "connects: 5",
             "connect failures: 0",
             "disconnects: 0",

@@ -1,7 +1,9 @@
 //! Who publishes when.
 //!
 //! Invariant: of a publisher that has no room for a message, nothing is in the queue; it is tried again when an
-//! acknowledgement, or room in its socket, may have made some. What is due meanwhile keeps its time.
+//! acknowledgement, or room in its socket, may have made some. What is due meanwhile keeps its time, also while the
+//! client has no connection: it is sent when there is one. A publisher only knows when its next message is due, so
+//! that waiting messages take no memory. At each moment, what was due is sent or counted as not sent.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +12,7 @@ use mqtt_proto::QoS;
 
 use super::{Moment, State, Worker};
 use crate::client::{Client, ClientError, Outgoing};
-use crate::endless::counts::Count;
+use crate::endless::counts::{Count, Counts};
 use crate::endless::order::{Activity, Names, Order, Publishing};
 use crate::endless::payload::{Message, Payload, Sequence, UnixTime};
 
@@ -18,12 +20,21 @@ use crate::endless::payload::{Message, Payload, Sequence, UnixTime};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Sent(u32);
 
+/// When messages of a publisher are due.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    first: Moment,
+    /// The first one that is not sent.
+    next: Moment,
+}
+
 #[derive(Debug)]
 struct Publisher {
     /// Where to; known when it has been ready once.
     topic: Option<Box<str>>,
-    /// When its next message is due.
-    next: Moment,
+    /// When its first message is due, and the next one that is not sent. `None`: nothing is due before the client is
+    /// connected.
+    due: Option<Due>,
     sent: Sent,
     /// There was no room for a message.
     is_blocked: bool,
@@ -49,7 +60,7 @@ impl Publishers {
     pub(super) fn new(publishing: &Publishing, count: usize) -> Self {
         let publisher = || Publisher {
             topic: None,
-            next: Moment(0),
+            due: None,
             sent: Sent(0),
             is_blocked: false,
             is_finished: false,
@@ -88,16 +99,29 @@ impl Worker {
         {
             let every_ns = every_ns(publishing(&self.order.activity));
             let (now, count) = (Moment::now(), self.slots.len());
+            for (index, publisher) in publishers.all.iter_mut().enumerate() {
+                let phase_ns = every_ns as f64 * (index as f64 / count as f64);
+                publisher.first_due(now.after(phase_ns as u64));
+            }
             let ready = |index: &usize| self.slots[*index].state == State::Ready;
             for index in (0..count).filter(ready).collect::<Vec<_>>() {
-                let phase_ns = every_ns as f64 * (index as f64 / count as f64);
-                self.start_publishing(index, now.after(phase_ns as u64));
+                self.start_publishing(index, now);
             }
         }
     }
 
     /// No more messages are sent from now on.
     pub(in crate::endless) fn stop_publishing(&mut self) {
+        let now = Moment::now();
+        // What is due now and finds room is no leftover.
+        self.publish_due(now);
+        self.flush(now);
+        self.send_freed(now);
+        // Clients that are connected again afterwards were without a connection when it mattered.
+        let mut counts = self.counts;
+        self.count_due(&mut counts, now);
+        self.counts = counts;
+        self.ended = Some(now);
         if let Some(publishers) = &mut self.publishers {
             publishers.is_stopped = true;
         }
@@ -118,14 +142,17 @@ impl Worker {
         publishers.is_some_and(|publishers| publishers.finished == publishers.all.len())
     }
 
-    /// Messages that were due and wait.
-    pub(super) fn waiting(&self, now: Moment) -> u64 {
-        let of_one = |publishers: &Publishers| {
-            let every_ns = every_ns(publishing(&self.order.activity)).max(1);
-            let blocked = publishers.all.iter().filter(|p| p.is_blocked);
-            blocked.map(|p| now.since(p.next) / every_ns + 1).sum()
-        };
-        self.publishers.as_ref().map_or(0, of_one)
+    /// Counts the messages that were due until `now`, and those of them that are not sent.
+    pub(super) fn count_due(&self, counts: &mut Counts, now: Moment) {
+        for (publisher, slot) in self.publishers.iter().flat_map(|p| &p.all).zip(&self.slots) {
+            let publishing = publishing(&self.order.activity);
+            counts[Count::Due] += publisher.due_until(now, publishing);
+            let not_sent = match slot.state {
+                State::Ready => Count::NotSentFull,
+                State::New | State::Connecting | State::Away => Count::NotSentAway,
+            };
+            counts[not_sent] += publisher.not_sent(now, publishing);
+        }
     }
 
     pub(super) fn next_message(&self) -> Option<Moment> {
@@ -138,8 +165,9 @@ impl Worker {
         publishers.is_some_and(|publishers| !publishers.freed.is_empty())
     }
 
-    /// A client that is ready publishes from `from` on. What was due while it was away is left out.
-    pub(super) fn start_publishing(&mut self, index: usize, from: Moment) {
+    /// A client that is ready publishes what was due while it was away, and what is due from now on. If nothing was due
+    /// yet, its first message is due now.
+    pub(super) fn start_publishing(&mut self, index: usize, now: Moment) {
         let number = self.number(index);
         let visits = self.slots[index].visits;
         if let Some(publishers) = &mut self.publishers
@@ -155,8 +183,7 @@ impl Worker {
                 );
             }
             publisher.is_blocked = false;
-            publisher.next = publisher.next.max(from);
-            let entry = (publisher.next, index, visits);
+            let entry = (publisher.first_due(now).next, index, visits);
             publishers.queue.push(Reverse(entry));
         }
     }
@@ -204,8 +231,12 @@ impl Worker {
     /// Publishes what is due of a publisher, as far as there is room, and queues its next message.
     fn publish_next(&mut self, index: usize, now: Moment) {
         while let Some((sequence, due)) = self.take_next(index, now) {
-            if let Err(error) = self.publish(index, sequence, due) {
-                self.fail(index, &error, now);
+            match self.publish(index, sequence, due) {
+                Ok(()) => self.times.send.saturating_record(now.since(due)),
+                Err(error) => {
+                    self.take_back(index, due);
+                    self.fail(index, &error, now);
+                }
             }
         }
     }
@@ -223,20 +254,29 @@ impl Worker {
         if publishers.is_stopped || publisher.is_at_limit(publishing) {
             return None;
         }
-        if publisher.next > now {
-            let entry = (publisher.next, index, slot.visits);
-            publishers.queue.push(Reverse(entry));
+        let next = publisher.first_due(now).next;
+        if next > now {
+            publishers.queue.push(Reverse((next, index, slot.visits)));
             return None;
         }
         publisher.is_blocked = !has_room(client, publishing);
         if publisher.is_blocked {
             return None;
         }
-        let message = (publisher.sent.0, publisher.next);
+        let message = (publisher.sent.0, next);
         // After 4 billion messages the numbers begin again.
         publisher.sent = Sent(publisher.sent.0.wrapping_add(1));
-        publisher.next = publisher.next.after(every_ns(publishing));
+        publisher.set_next(next.after(every_ns(publishing)));
         Some(message)
+    }
+
+    /// A message that was taken could not be sent; it is the next one again.
+    fn take_back(&mut self, index: usize, due: Moment) {
+        if let Some(publishers) = &mut self.publishers {
+            let publisher = &mut publishers.all[index];
+            publisher.sent = Sent(publisher.sent.0.wrapping_sub(1));
+            publisher.set_next(due);
+        }
     }
 
     fn publish(&mut self, index: usize, sequence: u32, due: Moment) -> Result<(), ClientError> {
@@ -292,6 +332,42 @@ impl Worker {
 }
 
 impl Publisher {
+    /// When its messages are due; from `from` on if nothing was due yet.
+    fn first_due(&mut self, from: Moment) -> Due {
+        let new = Due {
+            first: from,
+            next: from,
+        };
+        *self.due.get_or_insert(new)
+    }
+
+    fn set_next(&mut self, next: Moment) {
+        if let Some(due) = &mut self.due {
+            due.next = next;
+        }
+    }
+
+    /// Messages that were due until `now`.
+    fn due_until(&self, now: Moment, publishing: &Publishing) -> u64 {
+        let count = self
+            .due
+            .map_or(0, |due| due_from(due.first, now, publishing));
+        publishing
+            .limit
+            .map_or(count, |limit| count.min(u64::from(limit)))
+    }
+
+    /// Of those, messages that are not sent.
+    fn not_sent(&self, now: Moment, publishing: &Publishing) -> u64 {
+        let count = self
+            .due
+            .map_or(0, |due| due_from(due.next, now, publishing));
+        let left = publishing
+            .limit
+            .map(|limit| limit.saturating_sub(self.sent.0));
+        left.map_or(count, |left| count.min(u64::from(left)))
+    }
+
     fn is_at_limit(&self, publishing: &Publishing) -> bool {
         publishing.limit.is_some_and(|limit| self.sent.0 >= limit)
     }
@@ -320,6 +396,14 @@ fn write_payload(
         due,
     };
     content.write(payload, message);
+}
+
+/// Messages that are due from `first` until `now`, both included.
+fn due_from(first: Moment, now: Moment, publishing: &Publishing) -> u64 {
+    match first <= now {
+        true => now.since(first) / every_ns(publishing).max(1) + 1,
+        false => 0,
+    }
 }
 
 /// Whether a client may send another message.
