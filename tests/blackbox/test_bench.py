@@ -424,21 +424,36 @@ def test_find_max(tmp_path):
     assert round(best["asked_per_second"]) == max(held) and best["counts"]["lost"] == 0
 
 
+# ---- criteria for scripts ------------------------------------------------------------------------
+
+
+def test_a_run_that_misses_what_is_required_ends_with_a_code_of_its_own(target, tmp_path):
+    path = tmp_path / "run.json"
+    args = [*PAIRS, "--target", address(target), *QUICK, "--json", path]
+    got = bench(*args, "--require", "loss=0,connect.p99<60s,disconnects=0")
+    assert got.returncode == 0 and "missed" not in got.stderr, got.stderr
+    got = bench(*args, "--require", "loss=0,p99<1ns")
+    assert got.returncode == 4 and "missed" in got.stderr and "is not < 1 ns" in got.stderr, got.stderr
+    # What was measured is shown and kept all the same.
+    assert got.stdout and records(path)[0]["counts"]["lost"] == 0
+
+
 # ---- the end -------------------------------------------------------------------------------------
 
 
-def test_interrupt_leaves_nothing_behind(tmp_path):
-    # Ctrl-C: no worker, no connection, and no session that the broker would keep for a day
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_leaves_nothing_behind(number):
+    # Ctrl-C, or what `timeout` and systemd do: no worker, no connection, and no session that the broker would keep for a day
     persistent = ["15k_15k_qos1_p256_1mps_1n_1v", "--scale", "1/1500"]
     with Broker(SETS) as broker:
         with Started("run", *persistent, "--target", address(broker), "--workers", 2, *ENDLESS) as going:
             until(lambda: connections(broker) == 20, what="all connections")
             workers = going.workers()
             assert len(workers) == 2
-            for pid in [going.process.pid, *workers]:  # as a terminal does
-                os.kill(pid, signal.SIGINT)
+            for pid in [*workers, going.process.pid]:  # as a terminal does
+                os.kill(pid, number)
             got = going.end()
-        assert got.returncode != 0
+        assert got.returncode == 1 and "is gone" not in got.stderr, got.stderr
         until(lambda: not any(map(is_alive, workers)), what="the end of the workers")
         until(lambda: connections(broker) == 0, what="the end of the connections")
         # The store ends them behind the connections.

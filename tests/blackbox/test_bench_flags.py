@@ -1,15 +1,17 @@
 """`heraldmq bench conn`, `sub` and `pub`: clients without end, and command lines of emqtt_bench."""
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
 from harness.bench import Started
-from harness.broker import BASE, BINARY, Broker, run
+from harness.broker import BASE, BINARY, Broker, environment, run
 from harness.listeners import Listeners
 from harness.wait import until
 
@@ -200,3 +202,157 @@ def test_wrong_flags():
     ]:
         got = bench(*line)
         assert got.returncode == 2 and mention in got.stderr, (line, got.stderr)
+
+
+# ---- outages -------------------------------------------------------------------------------------
+
+
+def again_at(port) -> Broker:
+    """Another broker at the port of one that is gone."""
+    listener = {**BASE["mqttServerConfig"]["tcpListener"], "port": port}
+    return Broker(SETS, config={**BASE, "mqttServerConfig": {"tcpListener": listener}})
+
+
+def milliseconds(got, row, figure) -> float:
+    return float(re.search(rf"{figure} ([\d.,]+) ms", figures(got)[row])[1].replace(",", ""))
+
+
+OUTAGE_S = 2
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_is_due_while_the_broker_is_away_waits_and_counts(qos, tmp_path):
+    path = tmp_path / "pub.json"
+    line = ["-c", 10, "-R", 1000, "-t", "out/%i", "-q", qos, "-I", 10, "-L", 800, "--json", path]
+    with Broker(SETS) as first:
+        port = first.port
+        with Started("pub", *line, "-h", "127.0.0.1", "-p", port) as pub:
+            until(lambda: first.metric("heraldmq_clients_connected") == 10, what="the publishers")
+            first.kill()
+            killed = time.monotonic()
+            until(lambda: time.monotonic() - killed >= OUTAGE_S, what="the end of the outage")
+            with again_at(port):
+                got = pub.end()
+    # All of 10 × 800, and those of the outage later than the others.
+    assert count(got, "due") == count(got, "sent") == 8000
+    assert count(got, "not sent, no connection") == count(got, "not sent, no room") == 0
+    row = "publish → ack" if qos else "due → sent"
+    assert milliseconds(got, row, "p99") > 1000 * OUTAGE_S * 0.8
+    # A quarter of the messages was due in it.
+    assert milliseconds(got, row, "mean") > 100
+    assert count(got, "disconnects") == 10
+    away_s = float(figures(got)["without connection"].split()[0])
+    assert away_s >= 10 * OUTAGE_S
+    written = json.loads(path.read_text())
+    assert written["messages"]["due"] == written["messages"]["sent"] == 8000
+    assert written["connections"]["away_seconds"] == pytest.approx(away_s, abs=0.1)
+
+
+def test_what_is_still_due_at_the_end_is_told_as_not_sent():
+    line = ["-c", 10, "-R", 1000, "-t", "out/%i", "-q", 1, "-I", 10, "--json", "-"]
+    with Broker(SETS) as broker:
+        with Started("pub", *line, *at(broker), "--require", "p99<60s,not_sent=0,not_sent<1%") as pub:
+            until(lambda: broker.metric("heraldmq_publishes_received_total", qos="1") > 100, what="messages")
+            broker.kill()
+            killed = time.monotonic()
+            until(lambda: time.monotonic() - killed >= OUTAGE_S, what="an outage")
+            pub.process.send_signal(signal.SIGTERM)
+            got = pub.end()
+    assert got.returncode == 4, got.stderr
+    # Standard output has nothing but the object.
+    written = json.loads(got.stdout)
+    messages = written["messages"]
+    assert messages["not_sent_no_connection"] >= 10 * 100 * OUTAGE_S * 0.9
+    assert messages["due"] == sum(
+        messages[name] for name in ["sent", "not_sent_no_connection", "not_sent_no_room"]
+    )
+    # By the clock: 10 × 100 messages per second, from when the clients were connected.
+    assert messages["due"] == pytest.approx(1000 * written["seconds"], rel=0.2, abs=300)
+    assert messages["unacknowledged"] == messages["sent"] - messages["acknowledged"] - messages["refused"]
+    assert written["connections"]["disconnects"] == 10 and written["connections"]["away_seconds"] > 10 * OUTAGE_S * 0.9
+    missed = [line for line in got.stderr.splitlines() if "missed: " in line]
+    assert len(missed) == 2 and all("not_sent" in line for line in missed), missed
+    assert re.search(r"not sent, no connection\s+[\d,]{5,}", got.stderr), "the table is on standard error"
+
+
+@pytest.mark.parametrize("command", [["conn"], ["sub", "-t", "a"]])
+def test_time_without_a_connection_is_told(command):
+    with Broker(SETS) as broker:
+        with Started(*command, "-c", 5, "-R", 1000, *at(broker)) as clients:
+            connected(broker, 5)
+            broker.kill()
+            killed = time.monotonic()
+            until(lambda: time.monotonic() - killed >= 1, what="an outage")
+            clients.process.send_signal(signal.SIGTERM)
+            got = clients.end()
+    assert count(got, "disconnects") == 5 and count(got, "connects due") == 5
+    assert float(figures(got)["without connection"].split()[0]) >= 4
+
+
+def test_connects_that_were_due_and_not_made_are_told(tmp_path):
+    users = tmp_path / "users"
+    command = [BINARY, "passwd", str(users), "dev1", "--stdin"]
+    subprocess.run(command, input="secret\n", text=True, check=True, capture_output=True, timeout=60)
+    config = {**BASE, "authentication": {"chain": [{"kind": "passwordFile", "file": str(users)}]}}
+    with Broker({"abuse.failedLogins": 0}, config=config) as broker:
+        line = ["-u", "dev%i", "-P", "secret", "--duration", "3s", "-R", 100, *at(broker)]
+        got = bench("conn", "-c", 3, *line, "--require", "not_connected=0,disconnects=0")
+    assert got.returncode == 4
+    assert "missed: not_connected 2 is not = 0" in got.stderr and "disconnects" not in got.stderr
+    rows = dict(re.findall(r"^(\S.*?)\s{2,}(.+)$", got.stdout, re.M))
+    assert rows["connects due"] == "3" and rows["not connected"] == "2"
+
+
+# ---- the end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_all_processes_ends_a_run_with_its_summary(own, number):
+    """As a terminal, `timeout` and systemd do. `timeout` sends it to the first process twice."""
+    with Started("conn", "-c", 6, "-R", 1000, "--workers", 2, *at(own)) as conn:
+        connected(own, 6)
+        for pid in [conn.process.pid, *conn.workers(), conn.process.pid]:
+            os.kill(pid, number)
+        got = conn.end()
+    assert got.returncode == 0, got.stderr
+    assert count(got, "connects") == 6
+    connected(own, 0)
+
+
+def test_timeout_ends_a_run_with_its_summary(own):
+    command = ["timeout", "3", BINARY, "bench", "conn", "-c", "3", "-R", "1000", "--workers", "2", *map(str, at(own))]
+    got = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    # Its own exit code is 124.
+    assert re.search(r"^connects\s+3$", got.stdout, re.M), got.stderr
+
+
+# ---- what scripts read ---------------------------------------------------------------------------
+
+
+def test_the_summary_as_json(own, tmp_path):
+    path = tmp_path / "pub.json"
+    line = ["-c", 2, "-t", "j/%i", "-q", 1, "-I", 10, "-L", 20, *at(own)]
+    got = bench("pub", *line, "--json", path, "--require", "not_sent=0,unacknowledged=0,ack.p99<20s,sent=40")
+    assert got.returncode == 0, got.stderr
+    written = json.loads(path.read_text())
+    assert written["command"] == "pub" and written["targets"] == [f"127.0.0.1:{own.port}"]
+    assert written["messages"]["acknowledged"] == 40 and written["messages"]["unacknowledged"] == 0
+    assert written["latencies"]["acknowledge"]["count"] == written["latencies"]["due_to_sent"]["count"] == 40
+    assert written["connections"]["connects"] == 2 and written["failures"] == []
+    got = bench("pub", *line, "--json", tmp_path / "no" / "pub.json")
+    assert got.returncode == 1 and not got.stdout and "no/pub.json" in got.stderr
+
+
+@pytest.mark.parametrize(
+    "line, mention",
+    [
+        (["pub", "-t", "a", "--require", "loss=0"], "not_sent"),
+        (["sub", "-t", "a", "--require", "not_sent=0"], "received"),
+        (["conn", "--require", "p99<20"], "a time"),
+        (["run", "2k_2k_qos1_p32_100mps_1n", "--target", "localhost:1", "--require", "los=0"], "duplicated"),
+        (["suite", "none.yml", "--require", "not_sent=0"], "duplicated"),
+    ],
+)
+def test_unknown_criteria_are_refused_before_the_run(line, mention):
+    got = bench(*line)
+    assert got.returncode == 2 and mention in got.stderr, got.stderr

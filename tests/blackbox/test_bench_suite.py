@@ -81,6 +81,15 @@ def test_a_suite_makes_one_report_of_all_brokers(tmp_path):
     assert all(name in got.stdout for name in ("one", "other", "own", "published, BifroMQ"))
 
 
+def test_a_suite_that_misses_what_is_required_names_the_run(tmp_path):
+    (tmp_path / "own.yml").write_text("parts:\n- background: { connections: 2 }\n")
+    suite = write_suite(tmp_path, [heraldmq("one", free_port())], ["own.yml"])
+    got = run("bench", "suite", suite, "--require", "disconnects=0,connect.p99<1ns", timeout=2 * DEADLINE_S)
+    assert got.returncode == 4, got.stderr
+    (missed,) = [line for line in got.stderr.splitlines() if "missed: " in line]
+    assert "own, one: connect.p99" in missed
+
+
 def test_a_broker_that_dies_costs_only_its_own_runs(tmp_path):
     port = free_port()
     words = ["sh", "-c", "echo cannot open the moon >&2; exit 3"]

@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     OldFolder(String),
     /// There is no such client, node or shard. Exit code 3.
     NotFound(String),
+    /// A load test ended as planned, and missed what `--require` names. Exit code 4.
+    Missed(String),
     /// The record is not what it was when it was read. Exit code 5.
     Changed(String),
     /// The time given by `-W` is over. Exit code 27, as mosquitto_sub has it.
@@ -48,6 +50,7 @@ impl Failure {
             Self::Usage(message) => (message, 2),
             Self::OldFolder(message) => (message, broker::OLD_FOLDER),
             Self::NotFound(message) => (message, 3),
+            Self::Missed(message) => (message, 4),
             Self::Changed(message) => (message, 5),
             Self::TimedOut => ("timed out".to_owned(), 27),
         };

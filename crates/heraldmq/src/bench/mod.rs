@@ -21,6 +21,7 @@ mod outputs;
 mod parts;
 mod premises;
 mod quantity;
+mod require;
 mod run;
 mod scenario;
 pub(crate) mod size;
@@ -31,7 +32,6 @@ mod target;
 mod workload_file;
 mod yaml;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -39,6 +39,7 @@ use clap::Subcommand;
 use self::agent::Serve;
 use self::doctor::Doctor;
 use self::endless::{Conn, Pub, Sub};
+use self::outputs::print;
 use self::run::Run;
 use self::scenario::{Chosen, describe, list};
 use self::slopes::MeasureSlopes;
@@ -71,7 +72,7 @@ Examples:
   heraldmq bench doctor conn-tcp-1M-5K_1n_true
 
 Exit codes: 0 the run, or each run of a suite, ended as planned, whatever it measured; 1 it did not; 2 wrong
-command line or file.";
+command line or file; 4 it ended as planned, and missed a criterion of --require.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -118,12 +119,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = match &arguments.command {
         Command::List => list(),
         Command::Plan(chosen) => describe(chosen)?,
-        Command::Run(run) => run.run()?,
+        Command::Run(run) => return run.run(),
         Command::Suite(suite) => return suite.run(),
         Command::Compare(compare) => compare.run()?,
-        Command::Conn(conn) => conn.run()?,
-        Command::Sub(sub) => sub.run()?,
-        Command::Pub(publish) => publish.run()?,
+        Command::Conn(conn) => return conn.run(),
+        Command::Sub(sub) => return sub.run(),
+        Command::Pub(publish) => return publish.run(),
         Command::Doctor(doctor) => doctor.run()?,
         Command::Slopes(slopes) => slopes.run()?,
         Command::Agent(agent) => return agent.run(),
@@ -132,11 +133,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     print(&text);
     Ok(())
-}
-
-/// On standard output. A reader that stopped listening changes nothing about the outcome.
-fn print(text: &str) {
-    let _ = write!(io::stdout(), "{text}");
 }
 
 impl Compare {

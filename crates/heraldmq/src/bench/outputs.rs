@@ -1,7 +1,7 @@
-//! The files that records are kept in.
+//! The files that records are kept in, and standard output.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use report::Record;
@@ -88,6 +88,11 @@ impl Opened<'_> {
 pub(super) fn read_records(path: &Path) -> Result<Vec<Record>, Failure> {
     let text = fs::read_to_string(path).map_err(|error| named(path, &error))?;
     report::records_from_json(&text).map_err(|error| named(path, &error))
+}
+
+/// On standard output. A reader that stopped listening changes nothing about the outcome.
+pub(super) fn print(text: &str) {
+    let _ = write!(io::stdout(), "{text}");
 }
 
 /// Writes a whole file.

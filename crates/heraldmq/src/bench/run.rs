@@ -16,8 +16,9 @@ use super::agent::WORKER;
 use super::cold_start;
 use super::find_max::Found;
 use super::observers::{Announcement, Observers, Observing};
-use super::outputs::Outputs;
+use super::outputs::{Outputs, print};
 use super::premises;
+use super::require::Require;
 use super::scenario::{Chosen, Scenario};
 use super::systems::{self, Watched};
 use super::target;
@@ -41,6 +42,8 @@ pub(super) struct Run {
     outputs: Outputs,
     #[command(flatten)]
     observing: Observing,
+    #[command(flatten)]
+    require: Require,
     /// Find the highest rate at which these criteria hold, such as 'p99<20ms,loss=0'.
     ///
     /// Figures: mean, p50, p95, p99, p999, max (also of connect, subscribe, ack and deliver:
@@ -119,7 +122,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Run {
-    pub(super) fn run(&self) -> Result<String, Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         let scenario = self.chosen.scenario()?;
         let request = Request::new(&self.chosen, &scenario, &self.target, &self.how);
         let observers = self.observing.open()?;
@@ -127,12 +130,15 @@ impl Run {
         let Some(criteria) = &self.find_max else {
             let record = request.record(&observers)?;
             outputs.write_one(&record)?;
-            return Ok(text(&record));
+            print(&text(&record));
+            return self.require.judge([&record]);
         };
         let found = Found::search(&request, criteria, &observers)?;
         outputs.write(&request.scenario, &found.records)?;
-        let best = found.records.last().map(text).unwrap_or_default();
-        Ok(format!("{}\n\n{best}", found.sentence))
+        let best = found.records.last();
+        let shown = best.map(text).unwrap_or_default();
+        print(&format!("{}\n\n{shown}", found.sentence));
+        self.require.judge(best)
     }
 }
 

@@ -17,8 +17,8 @@ use report::{Record, Setting};
 use self::file::{Broker, Source, SuiteFile, Turn};
 use self::table::{Row, cpu_us_per_message, table};
 use super::observers::{Observers, Observing};
-use super::outputs::Outputs;
-use super::print;
+use super::outputs::{Outputs, print};
+use super::require::Require;
 use super::run::{How, Request};
 use super::systems::{Pids, Watched};
 use text_table::units::counted;
@@ -35,6 +35,8 @@ pub(super) struct Suite {
     outputs: Outputs,
     #[command(flatten)]
     observing: Observing,
+    #[command(flatten)]
+    require: Require,
 }
 
 /// What came of the runs so far.
@@ -77,7 +79,7 @@ impl Suite {
             return Err(Failure::Runtime(message.to_owned()));
         }
         match results.failed {
-            0 => Ok(()),
+            0 => self.require.judge(&results.records),
             failed => Err(Failure::Runtime(format!(
                 "{failed} of {} failed",
                 counted(results.played as u64, "run", "runs")
@@ -137,6 +139,7 @@ impl Results {
                 | Failure::Usage(message)
                 | Failure::OldFolder(message)
                 | Failure::NotFound(message)
+                | Failure::Missed(message)
                 | Failure::Changed(message),
             ) => {
                 complain(&format!("  {name}: failed: {message}"));

@@ -8,25 +8,28 @@
 //! Deliberately absent: whatever plays or counts, which is `loadtest::endless`; records and comparisons, which
 //! `run.rs` has; agents on other machines.
 //!
-//! Where to read next: `options.rs` (what is asked for), `view.rs` (what is shown).
+//! Where to read next: `options.rs` (what is asked for), `view.rs` (what is shown), `results.rs` (what is kept).
 
 mod options;
 mod reach;
+mod results;
 mod view;
 
 use std::time::{Duration, Instant};
 
-use loadtest::endless::{Activity, Count, Order, Run, RunError};
+use loadtest::endless::{Activity, Count, Criteria, Order, Outcome, Run, RunError};
 use loadtest::{Target, most_connections};
 use text_table::units::{count, counted};
 
 use self::options::Common;
 pub(super) use self::options::{Conn, Pub, Sub};
+use self::results::Results;
 use self::view::{Summary, View};
 use super::agent::CLIENTS;
 use super::interrupt::Interrupt;
-use super::{live, run, target};
-use crate::failure::Failure;
+use super::outputs::print;
+use super::{live, require, run, target};
+use crate::failure::{Failure, complain};
 
 /// How often to look for signals and the end.
 const STEP: Duration = Duration::from_millis(50);
@@ -38,31 +41,43 @@ const SECOND: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Conn {
-    pub(super) fn run(&self) -> Result<String, Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         play("conn", &self.common, Activity::Connect)
     }
 }
 
 impl Sub {
-    pub(super) fn run(&self) -> Result<String, Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         play("sub", &self.common, self.activity()?)
     }
 }
 
 impl Pub {
-    pub(super) fn run(&self) -> Result<String, Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         play("pub", &self.common, self.activity()?)
     }
 }
 
-/// Plays to the end; what a user sees of it then.
-fn play(command: &'static str, common: &Common, activity: Activity) -> Result<String, Failure> {
+/// Plays to the end, and shows what came of it.
+fn play(command: &'static str, common: &Common, activity: Activity) -> Result<(), Failure> {
     let failed = |message: String| {
         let targets = common.targets().join(",");
         Failure::Runtime(format!("{targets}: {message}"))
     };
+    let require = common.course.require.as_deref();
+    let criteria = require
+        .map(|text| Criteria::parse(text, &activity))
+        .transpose();
+    let criteria = criteria.map_err(|error| Failure::Usage(format!("--require: {error}")))?;
     let clients = common.clients(&run::prefix(), command)?;
     let workers = workers(clients.count, common.workers)?;
+    // First: a run is too long to find out afterwards that its figures cannot be kept.
+    let output = common
+        .course
+        .json
+        .as_ref()
+        .map(results::Output::open)
+        .transpose()?;
     let interrupt = Interrupt::watch()?;
     let listeners = reach::listeners(&common.targets(), CONNECT_TIMEOUT)?;
     let addresses: Vec<_> = listeners.iter().map(|l| l.address).collect();
@@ -95,7 +110,10 @@ fn play(command: &'static str, common: &Common, activity: Activity) -> Result<St
         if run.have_all_attempted() {
             run.begin().map_err(lost)?;
         }
-        let is_over = common.duration.is_some_and(|duration| has_run >= duration);
+        let is_over = common
+            .course
+            .duration
+            .is_some_and(|duration| has_run >= duration);
         if is_over || interrupt.is_set() || run.is_finished() {
             break;
         }
@@ -116,7 +134,22 @@ fn play(command: &'static str, common: &Common, activity: Activity) -> Result<St
         run: &run,
         has_run,
     };
-    Ok(summary.to_string())
+    match &output {
+        Some(output) if output.is_stdout() => complain(&summary.to_string()),
+        _ => print(&summary.to_string()),
+    }
+    let outcome = Outcome {
+        counts: run.counts(),
+        latencies: run.times().latencies(),
+    };
+    if let Some(output) = output {
+        let results = Results::new(command, common.targets(), &run, has_run, &outcome);
+        output.write(&results)?;
+    }
+    match criteria {
+        Some(criteria) => require::judged(criteria.judge(&outcome)),
+        None => Ok(()),
+    }
 }
 
 /// How many processes hold this many connections.

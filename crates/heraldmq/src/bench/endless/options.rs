@@ -40,6 +40,25 @@ struct ConnectPace {
     interval: Milliseconds,
 }
 
+/// When a run ends, and what becomes of its figures.
+#[derive(Args)]
+pub(super) struct Course {
+    /// Stop after this time, as after Ctrl-C.
+    #[arg(long, value_parser = parse_duration)]
+    pub(super) duration: Option<Duration>,
+    /// Also write the summary to this file, as one object of JSON; `-`: on standard output, and the table on standard
+    /// error.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// End with exit code 4 if one of these criteria is missed, such as 'not_connected=0,connect.p99<20ms'.
+    ///
+    /// Each is a figure, one of < <= = >= >, and a value. Figures: mean, p50, p95, p99, p999, max (also by latency:
+    /// connect.p99, with sub deliver.p99, with pub send.p99 and ack.p99), disconnects, connect_failures, not_connected, away;
+    /// with sub received; with pub sent, not_sent, unacknowledged, refused. What was not measured is missed.
+    #[arg(long, value_name = "CRITERIA")]
+    pub(super) require: Option<String>,
+}
+
 /// Who connects, how fast, and where to.
 #[derive(Args)]
 pub(super) struct Common {
@@ -114,9 +133,8 @@ pub(super) struct Common {
         value_delimiter = ','
     )]
     pub(super) sources: Vec<IpAddr>,
-    /// Stop after this time, as after Ctrl-C.
-    #[arg(long, value_parser = parse_duration)]
-    pub(super) duration: Option<Duration>,
+    #[command(flatten)]
+    pub(super) course: Course,
     /// Processes that hold the connections, each on one core. Default: as many as the connections need.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) workers: Option<u16>,
@@ -157,8 +175,9 @@ pub(in crate::bench) struct Sub {
 /// Publish messages at a fixed rate of each client.
 ///
 /// Runs until Ctrl-C, for --duration, or until each client has sent --limit messages, and then waits for
-/// acknowledgements. Connections that break are opened again. If a message cannot be sent when it is due, the wait is
-/// part of its latency.
+/// acknowledgements. Connections that break are opened again. If a message cannot be sent when it is due, also because
+/// its client has no connection, it is sent later, and the wait is part of its latency. What is not sent at the end is
+/// counted as not sent.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(in crate::bench) struct Pub {
