@@ -326,6 +326,19 @@ def test_agent_killed_during_a_run():
         until(lambda: connections(broker) == 0 and not one.workers(), what="the end of the load")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_an_agent_and_its_workers_ends_them_in_order(number):
+    with Broker(SETS) as broker, Agent() as agent:
+        args = [*PAIRS, "--target", address(broker), "--agent", agent.address]
+        with Started("run", *args, "--token", "secret", *ENDLESS) as going:
+            until(lambda: connections(broker) == 10, what="all connections")
+            for pid in [*agent.workers(), agent.process.pid]:  # as systemd does
+                os.kill(pid, number)
+            assert agent.process.wait(DEADLINE_S) == 0
+            fails(going.end(), agent.address)
+        until(lambda: connections(broker) == 0, what="the end of the connections")
+
+
 def test_worker_killed_during_a_run():
     with Broker(SETS) as broker:
         with Started("run", *PAIRS, "--target", address(broker), "--workers", 2, *ENDLESS) as going:

@@ -11,10 +11,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What an agent answers to one whom it lets in.
 pub(crate) const WELCOME: &str = "welcome";
@@ -27,6 +27,9 @@ const LONGEST_LINE: usize = 1024;
 
 /// How long one who connects may take to say what he wants.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often to look whether all workers have ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What an agent is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,13 +44,42 @@ pub struct Agent {
     pub arguments: Vec<String>,
 }
 
+/// Connections of the workers that an agent has at present.
+#[derive(Clone, Debug, Default)]
+pub struct Hosted(Arc<Mutex<Vec<(SocketAddr, TcpStream)>>>);
+
+impl Hosted {
+    fn streams(&self) -> MutexGuard<'_, Vec<(SocketAddr, TcpStream)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes their coordinators from all workers, so that they end in order, and waits for that, but no longer than
+    /// `limit`.
+    pub fn end(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        loop {
+            let streams = self.streams();
+            if streams.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            for (_, stream) in &*streams {
+                // It fails if the coordinator has left, which is what is wanted.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            drop(streams);
+            thread::sleep(LOOK);
+        }
+    }
+}
+
 impl Agent {
-    /// Serves coordinators for ever. `notify` is told of each who came, and what became of it.
+    /// Serves coordinators for ever; `hosted` has the workers. `notify` is told of each who came, and what became of it.
     ///
     /// # Errors
     /// The listener failed.
     pub fn serve(
         self,
+        hosted: &Hosted,
         listener: &TcpListener,
         notify: impl Fn(SocketAddr, &str) + Send + Sync + 'static,
     ) -> io::Result<()> {
@@ -56,10 +88,11 @@ impl Agent {
         loop {
             let (stream, peer) = listener.accept()?;
             let (agent, notify, running) = (agent.clone(), notify.clone(), running.clone());
+            let hosted = hosted.clone();
             thread::spawn(move || {
                 // Those who have said nothing yet count too, so that they are few.
                 let outcome = if running.fetch_add(1, Ordering::Relaxed) < agent.workers {
-                    agent.host(stream)
+                    agent.host(stream, peer, &hosted)
                 } else {
                     refuse(stream, "all workers are taken")
                 };
@@ -73,7 +106,12 @@ impl Agent {
     }
 
     /// Is a worker to one coordinator, until that leaves.
-    fn host(&self, mut stream: TcpStream) -> io::Result<&'static str> {
+    fn host(
+        &self,
+        mut stream: TcpStream,
+        peer: SocketAddr,
+        hosted: &Hosted,
+    ) -> io::Result<&'static str> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let line = read_line(&mut stream)?;
@@ -86,13 +124,17 @@ impl Agent {
         stream.set_read_timeout(None)?;
         writeln!(stream, "{WELCOME}")?;
         let input = OwnedFd::from(stream.try_clone()?);
+        let kept = stream.try_clone()?;
         let output = OwnedFd::from(stream);
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::from(input))
             .stdout(Stdio::from(output))
             .spawn()?;
-        child.wait()?;
+        hosted.streams().push((peer, kept));
+        let ended = child.wait();
+        hosted.streams().retain(|&(of, _)| of != peer);
+        ended?;
         Ok("its worker has ended")
     }
 }
@@ -146,7 +188,7 @@ mod tests {
     fn answer(agent: Agent, line: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        thread::spawn(move || agent.serve(&listener, |_, _| {}));
+        thread::spawn(move || agent.serve(&Hosted::default(), &listener, |_, _| {}));
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(line.as_bytes()).unwrap();
         let mut answer = String::new();

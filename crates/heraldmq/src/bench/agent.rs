@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::process;
+use std::time::Duration;
 
-use loadtest::agent::Agent;
+use loadtest::agent::{Agent, Hosted};
 use loadtest::{endless, prepare_descriptors, worker};
 
 use super::interrupt;
@@ -14,6 +16,9 @@ pub(super) const WORKER: [&str; 2] = ["bench", "worker"];
 
 /// What makes a process a worker of clients without end.
 pub(super) const CLIENTS: [&str; 2] = ["bench", "clients"];
+
+/// How long the workers of an agent may take to end.
+const END: Duration = Duration::from_secs(10);
 
 /// Start workers on this machine for runs that other machines coordinate.
 ///
@@ -55,8 +60,16 @@ impl Serve {
             program,
             arguments: WORKER.map(str::to_owned).to_vec(),
         };
+        let hosted = Hosted::default();
+        let ending = hosted.clone();
+        interrupt::on_end(move || {
+            ending.end(END);
+            process::exit(0);
+        })?;
         agent
-            .serve(&listener, |peer, said| complain(&format!("{peer}: {said}")))
+            .serve(&hosted, &listener, |peer, said| {
+                complain(&format!("{peer}: {said}"))
+            })
             .map_err(failed)
     }
 }

@@ -52,6 +52,17 @@ impl Interrupt {
     }
 }
 
+/// Has the first of these signals call `end`, on a thread of its own.
+pub(super) fn on_end(end: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let mut signals = Signals::new(ENDING).map_err(failed)?;
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            end();
+        }
+    });
+    Ok(())
+}
+
 /// From now on these signals do nothing. For workers: a terminal and `timeout` send signals to all processes of a run,
 /// and workers end in order when their coordinator tells them to, or is gone.
 pub(super) fn ignore() -> Result<(), Failure> {
