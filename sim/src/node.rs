@@ -276,7 +276,7 @@ impl Node {
             shards,
             threads_most: match by_itself.options.by {
                 SplitBy::Nothing => 1,
-                SplitBy::Load | SplitBy::Bifromq => 2,
+                SplitBy::Load | SplitBy::Bifromq | SplitBy::Script => 2,
             },
             splits: PerStore::all(by_itself.options),
             level: Some(level),

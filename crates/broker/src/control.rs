@@ -306,7 +306,7 @@ pub(crate) fn load_status(load: ShardLoad) -> LoadStatus {
 /// What was decided about a split, for people.
 pub(crate) fn split_status(decision: SplitDecision) -> SplitStatus {
     SplitStatus {
-        decision: match decision.verdict {
+        decision: match &decision.verdict {
             Verdict::Split { .. } => "split".to_owned(),
             Verdict::Hold(hold) => hold.name().to_owned(),
         },

@@ -57,6 +57,7 @@ mod retained_forecast;
 mod rule_file;
 mod rules_of_all;
 mod settings;
+mod split_scripts;
 mod spreading;
 mod start_error;
 mod stop;
@@ -319,7 +320,10 @@ impl Broker {
         let guard = Guard::new(&config.abuse);
         guard.set_bans(bans);
         let disk = DiskSpace::new(config.data_dir.clone());
+        let scripts = split_scripts::read(config);
+        let scripts = scripts.map_err(|mut problems| problems.swap_remove(0))?;
         let mut stores = store_options(config, clustered.as_ref());
+        stores.split_scripts = scripts;
         let shares = Shares::new(config, loops, &stores);
         stores.open_files = usize::try_from(shares.of_tables.0).unwrap_or(usize::MAX);
         let places = Arc::clone(&shares.places);
@@ -489,7 +493,7 @@ impl Broker {
     }
 
     /// Reads the rule file again and applies what can change without a restart. What is wrong with
-    /// authenticators or certificates is logged, and stays as it was; so is which files were read. When this
+    /// authenticators, certificates or split scripts is logged, and stays as it was; so is which files were read. When this
     /// returns, all clients are subject to what could be applied.
     ///
     /// # Errors
@@ -523,6 +527,9 @@ impl Broker {
                     tracing::error!(%error, "the HTTP keys are not reloaded; they stay as they were")
                 }
             }
+        }
+        if let Some(store) = self.node.opened_store() {
+            split_scripts::reload(&store.splits().scripts(), config, &mut reread);
         }
         rules_of_all::replace(&self.node, |_| settings);
         Ok(reread)
@@ -627,6 +634,7 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     problems.extend(configure_rights(&Rights::default(), &config.http).err());
     problems.extend(HttpTls::open(&config.http).err());
     problems.extend(ban_file(config, None).err());
+    problems.extend(split_scripts::read(config).err().into_iter().flatten());
     if config.cluster_config.is_enabled() {
         problems.extend(clustered::check(config).err());
     }
@@ -689,6 +697,7 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
             |threads| threads.get().into(),
         ),
         splits: split_options(config),
+        split_scripts: store::SplitScripts::default(),
     }
 }
 
@@ -696,6 +705,7 @@ fn split_options(config: &Config) -> PerStore<SplitOptions> {
     let by = |policy| match policy {
         SplitPolicy::Load => SplitBy::Load,
         SplitPolicy::Bifromq => SplitBy::Bifromq,
+        SplitPolicy::Script => SplitBy::Script,
         SplitPolicy::Nothing => SplitBy::Nothing,
     };
     let for_cores = || {

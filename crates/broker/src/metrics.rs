@@ -912,12 +912,22 @@ fn encode_splits(encoder: &mut DescriptorEncoder<'_>, node: &Node) -> Encoded {
             ConstCounter::new(count.0).encode(family.encode_family(&labels)?)?;
         }
     }
+    let help = "Failures of the split scripts of this node, by store and cause: file, syntax, runtime, operations or answer";
+    let name = "split_script_failures";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let failures = store.map(|store| store.splits().scripts().failures());
+    for (store, causes) in failures.iter().flat_map(PerStore::iter) {
+        for (cause, count) in causes {
+            let labels = [("store", store.name()), ("cause", cause.name())];
+            ConstCounter::new(count.0).encode(family.encode_family(&labels)?)?;
+        }
+    }
     let help = "1 for what this node has decided last about a split of each shard that it leads, by store, shard and decision";
     let name = "shard_split_decision";
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for decision in store.map_or_else(Vec::new, |store| store.splits().decisions()) {
         let shard = decision.shard.to_string();
-        let name = match decision.verdict {
+        let name = match &decision.verdict {
             Verdict::Split { .. } => "split",
             Verdict::Hold(hold) => hold.name(),
         };

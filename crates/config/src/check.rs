@@ -9,7 +9,7 @@ use crate::{
     listener::{ListenerView, Place, WebSocketView},
     options::{
         ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ForwardedHeader,
-        ProxyConfig, ProxyUserName, ProxyVersion, RetainRuleConfig, SslConfig,
+        ProxyConfig, ProxyUserName, ProxyVersion, RetainRuleConfig, SplitPolicy, SslConfig,
     },
 };
 
@@ -27,6 +27,30 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
                  found {refuse}"
             ),
         ));
+    }
+    for (option, policy, script) in [
+        (
+            "session_store_split_script",
+            config.session_store_split_policy,
+            &config.session_store_split_script,
+        ),
+        (
+            "inbox_store_split_script",
+            config.inbox_store_split_policy,
+            &config.inbox_store_split_script,
+        ),
+        (
+            "retain_store_split_script",
+            config.retain_store_split_policy,
+            &config.retain_store_split_script,
+        ),
+    ] {
+        if policy == SplitPolicy::Script && script.is_none() {
+            conflicts.push((
+                option,
+                "the split policy `script` requires a file".to_owned(),
+            ));
+        }
     }
     let server = &config.mqtt_server_config;
     if let Some(unix) = (server.unix_listeners.iter()).find(|l| l.permissions().is_none()) {

@@ -71,9 +71,11 @@ options! {
         /// Shards that the session store begins with, by client identifier. It counts at the first start; later it has no effect.
         fixed "session_store_initial_shards" => session_store_shards: u16 = 1, range 1..=1024;
         /// When a shard of the session store is split by itself: when it has been busy for ten seconds while a thread or a node has
-        /// room (`load`), as BifroMQ does (`bifromq`, with the next three options), or never (`none`): by hand only.
-        /// docs/operate/cluster.md tells more.
+        /// room (`load`), as BifroMQ does (`bifromq`, with three options below), as a script says (`script`), or never (`none`): by hand
+        /// only. docs/operate/cluster.md tells more.
         fixed "session_store_split_policy" => session_store_split_policy: SplitPolicy = SplitPolicy::Load;
+        /// With `script`: the file, in the language Rhai; its content is read again. docs/operate/split-policies.md tells more.
+        live "session_store_split_script" => session_store_split_script: Option<PathBuf>;
         /// With `bifromq`: a shard is not split while an operation takes as long, on average.
         fixed "session_store_io_nanos_limit" => session_store_io_nanos_limit: Duration = Duration::from_nanos(30_000), unit Nanoseconds;
         /// With `bifromq`: a shard is split when an entry of its log has more operations, on average.
@@ -93,9 +95,11 @@ options! {
         /// Shards that the inbox store begins with, by client identifier. It counts at the first start; later it has no effect.
         fixed "inbox_store_initial_shards" => inbox_store_shards: u16 = 1, range 1..=1024;
         /// When a shard of the inbox store is split by itself: when it has been busy for ten seconds while a thread or a node has
-        /// room (`load`), as BifroMQ does (`bifromq`, with the next three options), or never (`none`): by hand only.
-        /// docs/operate/cluster.md tells more.
+        /// room (`load`), as BifroMQ does (`bifromq`, with three options below), as a script says (`script`), or never (`none`): by hand
+        /// only. docs/operate/cluster.md tells more.
         fixed "inbox_store_split_policy" => inbox_store_split_policy: SplitPolicy = SplitPolicy::Load;
+        /// With `script`: the file, in the language Rhai; its content is read again. docs/operate/split-policies.md tells more.
+        live "inbox_store_split_script" => inbox_store_split_script: Option<PathBuf>;
         /// With `bifromq`: a shard is not split while an operation takes as long, on average.
         fixed "inbox_store_io_nanos_limit" => inbox_store_io_nanos_limit: Duration = Duration::from_nanos(30_000), unit Nanoseconds;
         /// With `bifromq`: a shard is split when an entry of its log has more operations, on average.
@@ -115,9 +119,11 @@ options! {
         /// Shards that the retain store begins with, by topic. It counts at the first start; later it has no effect.
         fixed "retain_store_initial_shards" => retain_store_shards: u16 = 1, range 1..=1024;
         /// When a shard of the retain store is split by itself: when it has been busy for ten seconds while a thread or a node has
-        /// room (`load`), as BifroMQ does (`bifromq`, with the next three options), or never (`none`): by hand only.
-        /// docs/operate/cluster.md tells more.
+        /// room (`load`), as BifroMQ does (`bifromq`, with three options below), as a script says (`script`), or never (`none`): by hand
+        /// only. docs/operate/cluster.md tells more.
         fixed "retain_store_split_policy" => retain_store_split_policy: SplitPolicy = SplitPolicy::Load;
+        /// With `script`: the file, in the language Rhai; its content is read again. docs/operate/split-policies.md tells more.
+        live "retain_store_split_script" => retain_store_split_script: Option<PathBuf>;
         /// With `bifromq`: a shard is not split while an operation takes as long, on average.
         fixed "retain_store_io_nanos_limit" => retain_store_io_nanos_limit: Duration = Duration::from_nanos(30_000), unit Nanoseconds;
         /// With `bifromq`: a shard is split when an entry of its log has more operations, on average.
@@ -547,6 +553,8 @@ choice! {
         Load = "load",
         /// As BifroMQ does.
         Bifromq = "bifromq",
+        /// As the script of the store says.
+        Script = "script",
         /// Never.
         Nothing = "none",
     }

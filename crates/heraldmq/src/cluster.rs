@@ -5,6 +5,7 @@
 
 mod rebalance;
 mod resize;
+mod split_policy;
 mod wait;
 
 use std::io::{self, Write};
@@ -44,6 +45,7 @@ Examples:
   heraldmq cluster evict 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster transfer-leader inbox 0 5f3a90c2d1e4b867 --token-file token
   heraldmq cluster split inbox 0 --token-file token
+  heraldmq cluster split-policy test conf/split-policies/early.rhai --store inbox
   heraldmq cluster upgrade finish --dry-run
   heraldmq cluster upgrade finish --token-file token
 
@@ -51,7 +53,7 @@ Examples:
 `status` shows the progress; `drain` and `resize` return when it is done with --wait. docs/operate/cluster.md says when to use
 which.
 
-Exit codes: 0 done or begun; 1 the node does not answer, or refuses, or the time given by --wait is over; 2 wrong command line.";
+Exit codes: 0 done or begun; 1 the node does not answer, or refuses, the time given by --wait is over, or the script fails; 2 wrong command line.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -146,9 +148,22 @@ enum Command {
         #[arg(long, value_name = "SLOT", value_parser = clap::value_parser!(u16).range(1..=65_534))]
         at: Option<u16>,
     },
+    /// Try policies for automatic splits.
+    #[command(subcommand)]
+    SplitPolicy(SplitPolicy),
     /// Finish an upgrade, or show its progress.
     #[command(subcommand)]
     Upgrade(Upgrade),
+}
+
+#[derive(Subcommand)]
+enum SplitPolicy {
+    /// Play a script against simulated loads, and print what it splits beside what the policy `load` splits.
+    ///
+    /// Each row is a situation of six minutes. It shows the splits and the moves of leaders in each minute, as in `1+0 0+1`, and
+    /// what each node leads in the end, in tenths of a core. The command asks no broker. It fails if the script fails in any
+    /// situation; docs/operate/split-policies.md describes scripts.
+    Test(split_policy::Test),
 }
 
 #[derive(Subcommand)]
@@ -235,6 +250,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let wanted = json!({ "store": store, "shard": shard, "at": at });
             change(node, "split", &wanted)
         }
+        Command::SplitPolicy(SplitPolicy::Test(test)) => split_policy::run(test),
         Command::Upgrade(Upgrade::Finish { node, dry_run }) => finish_upgrade(node, *dry_run),
     }
 }

@@ -59,12 +59,18 @@ pub use retention::found::{
     ClassQueues, LargeQueue, QueueRates, QueuedBytes, QueuedMessages, WaitingSessions,
 };
 pub use retention::purge::Purge;
-pub use shard::load::{HalfLoad, HalfSlot, Percent, Rate, ShardCost, ShardLoad, Total};
+pub use shard::load::{
+    Busyness, HalfLoad, HalfSlot, HotSlot, Operations, Percent, Rate, ShardCost, ShardLoad, Total,
+};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
+pub use splitting::model::{Played, SCENES, play};
 pub use splitting::options::{Density, SplitBy, SplitOptions};
-pub use splitting::policy::{Hold, Verdict};
-pub use splitting::splitter::{SplitCounts, SplitDecision};
+pub use splitting::policy::{Candidate, Hold, NodeView, Verdict, Why};
+pub use splitting::script::{
+    ScriptAnswer, ScriptCause, ScriptFault, SplitScript, SplitScripts, StandingFault, StoreView,
+};
+pub use splitting::splitter::{SplitCounts, SplitDecision, built_in};
 pub use storage::folder::{Folder, FolderError, Left, empty_if_left, free_bytes, note_left};
 pub use storage::recover::{
     Accepted, LostShards, Others, Outcome, Recovered, accept_damage, recover,

@@ -70,7 +70,7 @@ pub struct DrainProgress {
 /// Something that a person should see to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
-    /// A word that stays: `node_down`, `no_leader`, `memory`, `descriptors`, `disk_full`, `disk_high_water`, `open_cluster`, `certificate`, `revocation_list`, `level_mixed`, `replica_unusable`, `replica_differs`, `control_stale`, `control_rules`.
+    /// A word that stays: `node_down`, `no_leader`, `memory`, `descriptors`, `disk_full`, `disk_high_water`, `open_cluster`, `certificate`, `revocation_list`, `level_mixed`, `replica_unusable`, `replica_differs`, `control_stale`, `control_rules`, `split_script`.
     pub name: String,
     /// Which node says so.
     pub node: NodeId,

@@ -18,6 +18,7 @@ use crate::alarms::{Alarms, Count, Found, Raised, Waiting};
 use crate::control;
 use crate::disk_space::class_name;
 use crate::node::Node;
+use crate::split_scripts;
 
 /// What a person should see to now, as this node knows.
 pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
@@ -112,6 +113,9 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
     }
     for (subject, detail) in inspect.upgrade.differences() {
         alarms.push(alarm_of("replica_differs", subject, detail));
+    }
+    for (subject, detail) in split_scripts::faults(inspect.node.opened_store()) {
+        alarms.push(alarm_of("split_script", subject, detail));
     }
     if let Some(detail) = inspect.upgrade.mixed() {
         alarms.push(alarm("level_mixed", detail));

@@ -371,5 +371,6 @@ fn said(plan: &Plan, verbose: bool) -> String {
         removed,
         kept,
     } = plan.counts;
-    text + &format!("created: {created}, changed: {changed}, removed: {removed}, kept: {kept}\n")
+    text + format!("created: {created}, changed: {changed}, removed: {removed}, kept: {kept}\n")
+        .as_str()
 }

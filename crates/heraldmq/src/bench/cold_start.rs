@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn a_broker_that_holds_nothing_is_cold_however_many_shards_it_began_with() {
-        let new = || page(4, &[0, 1, 2, 3], 0) + &kept(0, 0);
+        let new = || page(4, &[0, 1, 2, 3], 0) + kept(0, 0).as_str();
         assert_eq!(check(&[node(new()), node(new())]), Ok(()));
     }
 
     #[test]
     fn a_broker_that_holds_something_is_refused_with_what_it_is() {
-        let used = node(page(2, &[0, 32_768], 1) + &kept(30_000, 1));
-        let message = refusal(&[node(page(2, &[], 0) + &kept(0, 0)), used.clone()]);
+        let used = node(page(2, &[0, 32_768], 1) + kept(30_000, 1).as_str());
+        let message = refusal(&[node(page(2, &[], 0) + kept(0, 0).as_str()), used.clone()]);
         let expected = format!(
             "not a cold start: the broker at {used} holds 30,000 sessions, 1 retained message and 1 inbox \
              shard that came of splits; start it on a new data folder, or leave `_cold` out of the \
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_broker_that_does_not_tell_is_refused() {
-        let starting = node(page(0, &[], 0) + &kept(0, 0));
+        let starting = node(page(0, &[], 0) + kept(0, 0).as_str());
         assert!(refusal(&[starting]).contains("not open yet"));
         let other = node("up 1\n".to_owned());
         assert!(refusal(&[other]).contains("not among the metrics of HeraldMQ"));

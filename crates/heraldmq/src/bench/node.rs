@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_not_open_or_of_another_broker_has_no_shards() {
-        let text = page(0, &[], 0) + &kept(0, 0);
+        let text = page(0, &[], 0) + kept(0, 0).as_str();
         let page = Page::new(&text);
         assert_eq!(page.reading().unwrap().shards, None);
         assert_eq!(page.holdings().unwrap().shards, None);
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_a_node_keeps_is_read() {
-        let text = page(2, &[0, 1], 0) + &kept(30_000, 5);
+        let text = page(2, &[0, 1], 0) + kept(30_000, 5).as_str();
         let holdings = Page::new(&text).holdings().unwrap();
         assert_eq!((holdings.sessions.0, holdings.retained.0), (30_000, 5));
         let shards = holdings.shards.unwrap();

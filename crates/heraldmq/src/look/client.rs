@@ -199,7 +199,7 @@ fn held_facts(held: &PublisherHold, now: SystemTime) -> Vec<(&'static str, Strin
     }
     if let Some(option) = &held.option {
         let limit = held.limit.map(|limit| format!(" = {limit}"));
-        facts.push(("option", shown(option) + &limit.unwrap_or_default()));
+        facts.push(("option", shown(option) + limit.unwrap_or_default().as_str()));
     }
     facts
 }

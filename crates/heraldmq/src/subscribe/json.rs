@@ -226,7 +226,7 @@ mod tests {
         ] {
             assert_eq!(printed(text), expected, "{text}");
         }
-        let deep = "[".repeat(200) + &"]".repeat(200);
+        let deep = "[".repeat(200) + "]".repeat(200).as_str();
         for wrong in ["", "{", "plain", "1 2", "[1,]", deep.as_str()] {
             assert_eq!(Json::parse(wrong.as_bytes()), None, "{wrong}");
         }

@@ -165,7 +165,10 @@ impl Store {
             retain: Arc::clone(&retain),
             known_peers: Arc::clone(&known_peers),
             asked: AskedSplit::default(),
-            splitter: Mutex::new(Splitter::new(&options.splits)),
+            splitter: Mutex::new(Splitter::new(
+                &options.splits,
+                options.split_scripts.clone(),
+            )),
         });
         let part = |(number, given)| Part {
             given,

@@ -10,6 +10,7 @@ use store_state::api::PerStore;
 
 use crate::peers::network::Peers;
 use crate::splitting::options::SplitOptions;
+use crate::splitting::script::SplitScripts;
 use crate::storage::tables::OPEN_FILES;
 
 /// Settings of the store.
@@ -25,6 +26,8 @@ pub struct Options {
     pub threads_most: usize,
     /// How the node splits shards by itself.
     pub splits: PerStore<SplitOptions>,
+    /// The scripts of stores that are split by script.
+    pub split_scripts: SplitScripts,
     /// Replicas of each shard that vote, if the settings say how many.
     pub voters: PerStore<Option<NonZeroU8>>,
     /// The time after which a node that is down is replaced as a voter.
@@ -48,6 +51,7 @@ impl Default for Options {
             threads: 1,
             threads_most: 1,
             splits: PerStore::all(SplitOptions::default()),
+            split_scripts: SplitScripts::default(),
             voters: PerStore::default(),
             replace_after: Duration::from_secs(600),
             compare_every: Duration::from_secs(30),

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::api::shard_set::ShardSet;
 use crate::api::split::{AskedSplit, Asking, SplitError, SplitId};
 use crate::peers::known::KnownPeers;
+use crate::splitting::script::SplitScripts;
 use crate::splitting::splitter::{SplitCounts, SplitDecision, Splitter};
 
 /// How long a split waits for the end of the one before, and for the leader of the child: both come within some milliseconds.
@@ -84,6 +85,12 @@ impl Splits {
     #[must_use]
     pub fn counts(&self) -> PerStore<SplitCounts> {
         self.splitter.lock().counts()
+    }
+
+    /// The scripts that decide about splits.
+    #[must_use]
+    pub fn scripts(&self) -> SplitScripts {
+        self.splitter.lock().scripts().clone()
     }
 
     /// Waits for the end of the last split, if that comes soon.

@@ -378,36 +378,41 @@ struct Window {
     close_up: Option<CloseUp>,
 }
 
-/// How busy a shard has been in each of the last [`WINDOWS`] seconds.
+/// How busy a shard has been in each of the last ten seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Busyness {
+pub struct Busyness {
+    /// The slots of the shard.
+    pub range: SlotRange,
     /// CPU time, and time of waiting for a core, of the second in which it was least busy.
-    pub(crate) least: Duration,
+    pub least: Duration,
     /// CPU time of the second in which that was least.
-    pub(crate) least_cpu: Duration,
+    pub least_cpu: Duration,
     /// Where its load halves.
-    pub(crate) half: Option<HalfLoad>,
+    pub half: Option<HalfLoad>,
     /// A slot that has more than half of it.
-    pub(crate) hottest: Option<HotSlot>,
+    pub hottest: Option<HotSlot>,
     /// All that was done.
-    pub(crate) operations: Operations,
+    pub operations: Operations,
 }
 
 /// A slot with most of the load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct HotSlot {
-    pub(crate) slot: HalfSlot,
-    pub(crate) share: Percent,
+pub struct HotSlot {
+    /// The slot.
+    pub slot: HalfSlot,
+    /// Its share of the load.
+    pub share: Percent,
 }
 
 /// Requests that concern a slot, and messages put in queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Operations {
-    pub(crate) count: Total,
+pub struct Operations {
+    /// How many.
+    pub count: Total,
     /// Entries of the log that they came in.
-    pub(crate) entries: Total,
+    pub entries: Total,
     /// CPU time that was counted for applying them.
-    pub(crate) time: Duration,
+    pub time: Duration,
 }
 
 impl LoadMeter {
@@ -495,6 +500,7 @@ impl LoadMeter {
         }
         let sum = |pick: fn(&Window) -> u64| Total(self.windows.iter().map(pick).sum());
         Some(Busyness {
+            range: self.groups.range,
             least: self.windows.iter().map(|window| window.busy).min()?,
             least_cpu: self.windows.iter().map(|window| window.cost.cpu()).min()?,
             half: self.half(),

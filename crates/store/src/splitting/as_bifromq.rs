@@ -44,6 +44,7 @@ impl SplitPolicy for AsBifromq {
             return match busyness.half {
                 Some(half) => Verdict::Split {
                     at: Slot(half.at.0),
+                    why: None,
                 },
                 None => Verdict::Hold(Hold::Narrow),
             };
@@ -56,6 +57,7 @@ impl SplitPolicy for AsBifromq {
 mod tests {
     use std::time::Duration;
 
+    use store_state::SlotRange;
     use store_state::api::{PerStore, StoreId};
 
     use super::*;
@@ -82,6 +84,10 @@ mod tests {
             id: (StoreId::Inbox, 0),
             thread: 0,
             busyness: Some(Busyness {
+                range: SlotRange {
+                    first: 0,
+                    last: u16::MAX,
+                },
                 // It does not matter.
                 least: Duration::ZERO,
                 least_cpu: Duration::ZERO,
@@ -111,7 +117,13 @@ mod tests {
 
     #[test]
     fn each_limit_holds_a_split_back() {
-        assert_eq!(decide(&SPLIT), Verdict::Split { at: Slot(5) });
+        assert_eq!(
+            decide(&SPLIT),
+            Verdict::Split {
+                at: Slot(5),
+                why: None
+            }
+        );
         for (case, hold) in [
             (
                 Case {

@@ -36,7 +36,7 @@ impl SplitPolicy for ByLoad {
         if !has_room(shard, &busyness, node) {
             return Verdict::Hold(Hold::NoRoom);
         }
-        boundary(&busyness).map_or_else(Verdict::Hold, |at| Verdict::Split { at })
+        boundary(&busyness).map_or_else(Verdict::Hold, |at| Verdict::Split { at, why: None })
     }
 }
 
@@ -71,6 +71,7 @@ fn has_room(shard: &Candidate, busyness: &Busyness, node: &NodeView) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use store_state::SlotRange;
     use store_state::api::{PerStore, StoreId};
 
     use super::*;
@@ -87,6 +88,10 @@ mod tests {
 
     fn busy(least: u32, half: Option<HalfLoad>) -> Option<Busyness> {
         Some(Busyness {
+            range: SlotRange {
+                first: 0,
+                last: u16::MAX,
+            },
             least: MS * least,
             least_cpu: MS * 100,
             half,
@@ -116,23 +121,26 @@ mod tests {
 
     #[test]
     fn what_is_decided() {
-        let split = Verdict::Split { at: Slot(700) };
+        let split = Verdict::Split {
+            at: Slot(700),
+            why: None,
+        };
         let hold = Verdict::Hold;
         for (busyness, threads, nodes, verdict) in [
-            (busy(300, half(50)), &[400, 0][..], &[][..], split),
-            (busy(250, half(20)), &[400, 199], &[], split),
-            (busy(250, half(80)), &[400, 199], &[], split),
+            (busy(300, half(50)), &[400, 0][..], &[][..], split.clone()),
+            (busy(250, half(20)), &[400, 199], &[], split.clone()),
+            (busy(250, half(80)), &[400, 199], &[], split.clone()),
             (busy(249, half(50)), &[400, 0], &[], hold(Hold::NotBusy)),
             (None, &[400, 0], &[], hold(Hold::New)),
             // One thread, or all of them busy.
             (busy(900, half(50)), &[900], &[], hold(Hold::NoRoom)),
             (busy(900, half(50)), &[900, 361], &[], hold(Hold::NoRoom)),
-            (busy(900, half(50)), &[900, 360], &[], split),
+            (busy(900, half(50)), &[900, 360], &[], split.clone()),
             // One of several shards of its thread.
             (busy(300, half(50)), &[900, 661], &[], hold(Hold::NoRoom)),
-            (busy(300, half(50)), &[900, 660], &[], split),
+            (busy(300, half(50)), &[900, 660], &[], split.clone()),
             // Another node has room.
-            (busy(300, half(50)), &[900], &[500, 250], split),
+            (busy(300, half(50)), &[900], &[500, 250], split.clone()),
             (busy(300, half(50)), &[900], &[500, 251], hold(Hold::NoRoom)),
             (busy(300, half(19)), &[400, 0], &[], hold(Hold::Narrow)),
             (busy(300, half(81)), &[400, 0], &[], hold(Hold::Narrow)),
@@ -182,7 +190,10 @@ mod tests {
         };
         assert_eq!(
             decide(Some(busyness), &[600, 0], &[]),
-            Verdict::Split { at: Slot(700) }
+            Verdict::Split {
+                at: Slot(700),
+                why: None
+            }
         );
     }
 }

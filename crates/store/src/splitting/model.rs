@@ -1,7 +1,7 @@
 //! A cluster in numbers: what its nodes decide, second by second, under a load that changes.
 //!
-//! Meters, splitter and rules of placement are the real ones. Made up are how CPU is dealt to threads, that a split or a move is
-//! done within a second, and how late nodes know each other's loads.
+//! `heraldmq cluster split-policy test` plays a script in it, and the tests the policy `load`. Meters, splitter and rules of placement are the real ones. Made up are how CPU is dealt to threads, that a split or a move is
+//! done within a second, that an entry of the log has [`BATCH`] operations, and how late nodes know each other's loads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -18,11 +18,15 @@ use crate::peers::member::{Role, ShardId};
 use crate::placement::members::SETTLED;
 use crate::placement::rules::{Place, Placed, Situation, Step};
 use crate::shard::load::{LoadMeter, LoadScale, ShardCost, SlotWeights, WINDOWS};
-use crate::splitting::options::{SplitBy, SplitOptions};
+use crate::splitting::options::SplitOptions;
 use crate::splitting::policy::{Candidate, NodeView};
+use crate::splitting::script::{ScriptFault, SplitScript, SplitScripts};
 use crate::splitting::splitter::{Outcome, SplitOrder, Splitter};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Operations per entry of the log, at most.
+const BATCH: usize = 120;
 
 /// What a slot's clients ask for: the slot, and cores that this takes.
 type Demand = (u16, f64);
@@ -49,6 +53,9 @@ struct Minute {
 
 struct Node {
     splitter: Splitter,
+    scripts: SplitScripts,
+    /// What it uses of the CPU of its machine in this second, from 0 to 1.
+    process_cpu: f64,
     /// What each thread that runs has used in the last seconds.
     threads: Vec<VecDeque<Used>>,
 }
@@ -170,16 +177,29 @@ fn deal(asked: &[f64], cores: f64, busy_beside: usize) -> Vec<(f64, f64)> {
 }
 
 impl Model {
-    fn new(machines: Machines) -> Self {
+    /// A cluster that splits the shards of one store as these options say, or as the script that each node gets.
+    fn new(
+        machines: Machines,
+        store: StoreId,
+        options: SplitOptions,
+        script: &mut dyn FnMut() -> Option<Box<dyn SplitScript>>,
+    ) -> Self {
         let now = Instant::now();
         let options = SplitOptions {
-            by: SplitBy::Load,
             shards_most: NonZeroU16::new((4.0 * machines.cores) as u16).unwrap(),
-            ..SplitOptions::default()
+            ..options
         };
-        let node = |_| Node {
-            splitter: Splitter::new(&PerStore::all(options)),
-            threads: vec![VecDeque::new()],
+        let node = |_| {
+            let scripts = SplitScripts::default();
+            if let Some(script) = script() {
+                scripts.replace(store, script);
+            }
+            Node {
+                splitter: Splitter::new(&PerStore::all(options), scripts.clone()),
+                scripts,
+                process_cpu: 0.0,
+                threads: vec![VecDeque::new()],
+            }
         };
         let range = SlotRange {
             first: 0,
@@ -190,7 +210,7 @@ impl Model {
             machines,
             now,
             nodes: (0..machines.nodes).map(node).collect(),
-            shards: BTreeMap::from([((StoreId::Inbox, 0), shard)]),
+            shards: BTreeMap::from([((store, 0), shard)]),
             told: VecDeque::new(),
             minutes: Vec::new(),
         }
@@ -223,6 +243,8 @@ impl Model {
                 asked[shard.threads[number]] += shard.demand(load);
             }
             let dealt = deal(&asked, self.machines.cores, self.machines.busy_beside);
+            let used: f64 = dealt.iter().map(|(cpu, _)| cpu).sum();
+            node.process_cpu = used / self.machines.cores;
             for (windows, (cpu, busy)) in node.threads.iter_mut().zip(&dealt) {
                 windows.push_back(Used {
                     cpu: Duration::from_secs_f64(*cpu),
@@ -245,9 +267,12 @@ impl Model {
                     }
                 };
                 shard.cost.apply += Duration::from_secs_f64(part(cpu));
+                let mut operations = 0_usize;
                 for (slot, cores) in load.iter().filter(|(slot, _)| shard.range.contains(*slot)) {
                     shard.weights.add(*slot, (cores * 1e6) as u64);
+                    operations += 1;
                 }
+                shard.cost.entries.0 += operations.div_ceil(BATCH) as u64;
                 let scale = LoadScale {
                     cpu: 1.0,
                     busy: if cpu > 0.0 { busy / cpu } else { 1.0 },
@@ -306,7 +331,7 @@ impl Model {
             led_here: self.known_led(number, number),
             led_elsewhere: others.map(|other| self.known_led(number, other)).collect(),
             replicas: PerStore::all(self.shards.len()),
-            process_cpu: 1.0,
+            process_cpu: node.process_cpu,
             has_all_members: true,
         };
         let splitter = &mut self.nodes[number].splitter;
@@ -314,14 +339,16 @@ impl Model {
         self.minute().named += effects.to_name.len();
         if let Some(order) = effects.split {
             self.minute().splits += 1;
-            self.take_split(order);
+            self.take_split(&order);
             let splitter = &mut self.nodes[number].splitter;
-            splitter.handle_outcome(order, Outcome::Done, self.now);
+            splitter.handle_outcome(&order, Outcome::Done, self.now);
         }
     }
 
-    fn take_split(&mut self, order: SplitOrder) {
-        let SplitOrder { id, at: Slot(at) } = order;
+    fn take_split(&mut self, order: &SplitOrder) {
+        let SplitOrder {
+            id, at: Slot(at), ..
+        } = *order;
         let threads = (0..self.nodes.len())
             .map(|node| self.idlest_thread(node))
             .collect();
@@ -508,19 +535,8 @@ fn gusts(second: usize) -> Vec<Demand> {
     even(200, if second % 10 < 9 { 1.9 } else { 0.0 })
 }
 
-/// A situation, and what becomes of it: splits + moves of leaders by minute, and what each node leads in the end, in tenths of
-/// a core.
-type Row = (
-    &'static str,
-    Machines,
-    fn(usize) -> Vec<Demand>,
-    &'static str,
-    &'static [u128],
-);
-
-const REST: &str = "0+0 0+0 0+0 0+0 0+0 0+0";
-
-const ONE_SPLIT: &str = "1+0 0+0 0+0 0+0 0+0 0+0";
+/// A situation: its name, the machines, and the load by second.
+type Scene = (&'static str, Machines, fn(usize) -> Vec<Demand>);
 
 const EIGHT_CORES: Machines = Machines {
     threads: 4,
@@ -529,47 +545,136 @@ const EIGHT_CORES: Machines = Machines {
 };
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
-    ("nothing", THREE, |_| Vec::new(), REST, &[0, 0, 0]),
-    ("little", THREE, |_| even(200, 0.2), REST, &[2, 0, 0]),
-    ("even", ONE, |_| even(200, 0.9), ONE_SPLIT, &[9]),
-    ("even, beside others", beside(ONE), |_| even(200, 0.9), ONE_SPLIT, &[9]),
-    ("more than there is", ONE, |_| even(200, 5.0), ONE_SPLIT, &[20]),
-    ("four threads", EIGHT_CORES, |_| even(200, 3.5), "3+0 0+0 0+0 0+0 0+0 0+0", &[35]),
-    ("even, three nodes", THREE, |_| even(200, 1.9), "6+2 1+1 0+0 0+0 0+0 0+0", &[7, 7, 4]),
-    ("much, three nodes", THREE, |_| even(200, 5.0), "6+2 5+5 0+0 0+0 0+0 0+0", &[16, 15, 15]),
-    ("three nodes beside others", beside(THREE), |_| even(200, 0.9), "6+2 1+1 0+0 0+0 0+0 0+0", &[3, 3, 2]),
-    ("old views", with_old_views(THREE), |_| even(200, 5.0), "6+2 5+4 4+2 0+0 0+0 0+0", &[15, 17, 17]),
-    ("comes and goes", THREE, comes_and_goes, "4+2 3+2 0+0 0+0 0+0 0+0", &[0, 0, 0]),
+const ROWS: &[Scene] = &[
+    ("nothing", THREE, |_| Vec::new()),
+    ("little", THREE, |_| even(200, 0.2)),
+    ("even", ONE, |_| even(200, 0.9)),
+    ("even, beside others", beside(ONE), |_| even(200, 0.9)),
+    ("more than there is", ONE, |_| even(200, 5.0)),
+    ("four threads", EIGHT_CORES, |_| even(200, 3.5)),
+    ("even, three nodes", THREE, |_| even(200, 1.9)),
+    ("much, three nodes", THREE, |_| even(200, 5.0)),
+    ("three nodes beside others", beside(THREE), |_| even(200, 0.9)),
+    ("old views", with_old_views(THREE), |_| even(200, 5.0)),
+    ("comes and goes", THREE, comes_and_goes),
     // Busy is who is busy in each of ten seconds.
-    ("gusts", THREE, gusts, REST, &[9, 0, 0]),
-    // In the end there are as many shards as there may be.
-    ("hot tenth", THREE, |second| hot_tenth(second, 0.9), "3+2 3+1 3+2 3+3 3+2 0+1", &[8, 0, 0]),
-    ("hot tenth, old views", with_old_views(THREE), |second| hot_tenth(second, 0.9), "3+2 3+1 3+2 3+5 3+2 0+1", &[8, 0, 0]),
-    ("halves by turns", THREE, |second| half_by_turns(second, 1.9), "3+2 3+1 0+2 0+2 0+3 0+2", &[2, 2, 4]),
-    ("one slot", THREE, |_| few_slots(&[700], 0.9), REST, &[9, 0, 0]),
-    ("two slots side by side", THREE, |_| few_slots(&[700, 701], 0.9), "1+1 0+0 0+0 0+0 0+0 0+0", &[4, 4, 0]),
-    ("two slots in turns", ONE, |second| few_slots(&[700 + (second / 3 % 2) as u16], 0.9), ONE_SPLIT, &[9]),
+    ("gusts", THREE, gusts),
+    ("hot tenth", THREE, |second| hot_tenth(second, 0.9)),
+    ("hot tenth, old views", with_old_views(THREE), |second| hot_tenth(second, 0.9)),
+    ("halves by turns", THREE, |second| half_by_turns(second, 1.9)),
+    ("one slot", THREE, |_| few_slots(&[700], 0.9)),
+    ("two slots side by side", THREE, |_| few_slots(&[700, 701], 0.9)),
+    ("two slots in turns", ONE, |second| few_slots(&[700 + (second / 3 % 2) as u16], 0.9)),
 ];
 
-#[test]
-fn what_is_decided_by_minute() {
-    let mut differences = String::new();
-    for (name, machines, load, by_minute, led) in ROWS {
-        let mut model = Model::new(*machines);
-        model.run(6, load);
-        let found = (model.by_minute(), model.led());
-        if (&*found.0, &*found.1) != (*by_minute, *led) {
-            writeln!(differences, "{name}: {found:?}").unwrap();
-        }
+/// The names of all situations.
+pub const SCENES: [&str; ROWS.len()] = {
+    let mut names = [""; ROWS.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = ROWS[place].0;
+        place += 1;
     }
-    assert!(differences.is_empty(), "\n{differences}");
+    names
+};
+
+/// What becomes of a situation in six minutes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Played {
+    /// The situation.
+    pub scene: &'static str,
+    /// For each minute, splits + moves of leaders.
+    pub by_minute: String,
+    /// What each node leads in the end, in tenths of a core.
+    pub led: Vec<u128>,
+    /// The first failure of a script.
+    pub fault: Option<ScriptFault>,
 }
 
-#[test]
-fn a_hot_slot_is_named_once_a_minute() {
-    let mut model = Model::new(THREE);
-    model.run(6, |_| few_slots(&[700], 0.9));
-    let named: Vec<usize> = model.minutes.iter().map(|minute| minute.named).collect();
-    assert_eq!(named, [1; 6]);
+/// Plays all situations, with shards of one store that are split as these options say, but for `shards_most`, which is four
+/// for each core. With [`SplitBy::Script`] each node has the script that `script` gives. Takes some seconds of CPU time.
+pub fn play(
+    store: StoreId,
+    options: SplitOptions,
+    script: &mut dyn FnMut() -> Option<Box<dyn SplitScript>>,
+) -> Vec<Played> {
+    let play = |(scene, machines, load): &Scene| {
+        let mut model = Model::new(*machines, store, options, script);
+        model.run(6, load);
+        let mut faults = model.nodes.iter().map(|node| node.scripts.fault(store));
+        Played {
+            scene,
+            by_minute: model.by_minute(),
+            led: model.led(),
+            fault: faults
+                .find_map(|standing| standing)
+                .map(|standing| standing.fault),
+        }
+    };
+    ROWS.iter().map(play).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::splitting::options::{Density, SplitBy};
+
+    const BY_LOAD: SplitOptions = SplitOptions {
+        by: SplitBy::Load,
+        cooldown: Duration::from_secs(20),
+        shards_most: NonZeroU16::MAX,
+        operation_limit: Duration::ZERO,
+        density_most: Density(0),
+        cpu_usage_most: 0.0,
+    };
+
+    const REST: &str = "0+0 0+0 0+0 0+0 0+0 0+0";
+
+    const ONE_SPLIT: &str = "1+0 0+0 0+0 0+0 0+0 0+0";
+
+    /// What becomes of each situation: splits + moves of leaders by minute, and what each node leads in the end, in tenths of a core.
+    #[rustfmt::skip]
+    const EXPECTED: &[(&str, &str, &[u128])] = &[
+        ("nothing", REST, &[0, 0, 0]),
+        ("little", REST, &[2, 0, 0]),
+        ("even", ONE_SPLIT, &[9]),
+        ("even, beside others", ONE_SPLIT, &[9]),
+        ("more than there is", ONE_SPLIT, &[20]),
+        ("four threads", "3+0 0+0 0+0 0+0 0+0 0+0", &[35]),
+        ("even, three nodes", "6+2 1+1 0+0 0+0 0+0 0+0", &[7, 7, 4]),
+        ("much, three nodes", "6+2 5+5 0+0 0+0 0+0 0+0", &[16, 15, 15]),
+        ("three nodes beside others", "6+2 1+1 0+0 0+0 0+0 0+0", &[3, 3, 2]),
+        ("old views", "6+2 5+4 4+2 0+0 0+0 0+0", &[15, 17, 17]),
+        ("comes and goes", "4+2 3+2 0+0 0+0 0+0 0+0", &[0, 0, 0]),
+        ("gusts", REST, &[9, 0, 0]),
+        // In the end there are as many shards as there may be.
+        ("hot tenth", "3+2 3+1 3+2 3+3 3+2 0+1", &[8, 0, 0]),
+        ("hot tenth, old views", "3+2 3+1 3+2 3+5 3+2 0+1", &[8, 0, 0]),
+        ("halves by turns", "3+2 3+1 0+2 0+2 0+3 0+2", &[2, 2, 4]),
+        ("one slot", REST, &[9, 0, 0]),
+        ("two slots side by side", "1+1 0+0 0+0 0+0 0+0 0+0", &[4, 4, 0]),
+        ("two slots in turns", ONE_SPLIT, &[9]),
+    ];
+
+    #[test]
+    fn what_is_decided_by_minute() {
+        let mut differences = String::new();
+        let played = play(StoreId::Inbox, BY_LOAD, &mut || None);
+        assert_eq!(played.len(), EXPECTED.len());
+        for (found, (name, by_minute, led)) in played.iter().zip(EXPECTED) {
+            assert_eq!(found.scene, *name);
+            if (&*found.by_minute, &*found.led) != (*by_minute, *led) {
+                writeln!(differences, "{found:?}").unwrap();
+            }
+        }
+        assert!(differences.is_empty(), "\n{differences}");
+    }
+
+    #[test]
+    fn a_hot_slot_is_named_once_a_minute() {
+        let mut model = Model::new(THREE, StoreId::Inbox, BY_LOAD, &mut || None);
+        model.run(6, |_| few_slots(&[700], 0.9));
+        let named: Vec<usize> = model.minutes.iter().map(|minute| minute.named).collect();
+        assert_eq!(named, [1; 6]);
+    }
 }

@@ -10,6 +10,8 @@ pub enum SplitBy {
     Load,
     /// As BifroMQ does, while the node is not busy.
     Bifromq,
+    /// As the script of the store says; as [`SplitBy::Load`] while there is none that works.
+    Script,
     /// Only by hand.
     Nothing,
 }
@@ -27,11 +29,11 @@ pub struct SplitOptions {
     pub cooldown: Duration,
     /// Replicas of shards of the store on the node from which on none is split.
     pub shards_most: NonZeroU16,
-    /// With [`SplitBy::Bifromq`]: no split while an operation takes as long.
+    /// With [`SplitBy::Bifromq`], and for scripts: no split while an operation takes as long.
     pub operation_limit: Duration,
-    /// With [`SplitBy::Bifromq`]: a split when there are more operations in an entry of the log.
+    /// With [`SplitBy::Bifromq`], and for scripts: a split when there are more operations in an entry of the log.
     pub density_most: Density,
-    /// With [`SplitBy::Bifromq`]: no split while the process uses as much of the CPU of the machine, from 0 to 1.
+    /// With [`SplitBy::Bifromq`], and for scripts: no split while the process uses as much of the CPU of the machine, from 0 to 1.
     pub cpu_usage_most: f64,
 }
 

@@ -1,6 +1,7 @@
 //! What a policy goes by, and what it says.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use store_state::api::{PerStore, Slot};
@@ -10,30 +11,31 @@ use crate::shard::load::{Busyness, Percent};
 
 /// A shard that this node leads.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) id: ShardId,
+pub struct Candidate {
+    /// Store and number.
+    pub id: ShardId,
     /// The thread that it lives on, as a place in [`NodeView::threads`].
-    pub(crate) thread: usize,
+    pub thread: usize,
     /// Its last ten seconds; `None`: this node has not led it, as it is now, for as long.
-    pub(crate) busyness: Option<Busyness>,
+    pub busyness: Option<Busyness>,
 }
 
 /// What the node knows of itself and of others. Loads are CPU time per second, means of ten seconds; those of threads have the
 /// time in them that these have waited for a core.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct NodeView {
+pub struct NodeView {
     /// What each thread of the store uses that runs or could.
-    pub(crate) threads: Vec<Duration>,
+    pub threads: Vec<Duration>,
     /// What the shards use that this node leads.
-    pub(crate) led_here: Duration,
+    pub led_here: Duration,
     /// The same of each other node that can lead.
-    pub(crate) led_elsewhere: Vec<Duration>,
+    pub led_elsewhere: Vec<Duration>,
     /// Replicas here, by store.
-    pub(crate) replicas: PerStore<usize>,
+    pub replicas: PerStore<usize>,
     /// What the process uses of the CPU time of the machine, from 0 to 1.
-    pub(crate) process_cpu: f64,
+    pub process_cpu: f64,
     /// All members can be reached.
-    pub(crate) has_all_members: bool,
+    pub has_all_members: bool,
 }
 
 /// Says whether a shard is to be split.
@@ -43,19 +45,21 @@ pub(crate) trait SplitPolicy {
 }
 
 /// What a policy says of a shard, or what holds its answer back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is to be split, at this slot.
     Split {
         /// The first slot of the upper half.
         at: Slot,
+        /// What the script of the store says of it; `None`: a built-in policy has decided.
+        why: Option<Why>,
     },
     /// It is not, for this reason.
     Hold(Hold),
 }
 
 /// Why a shard is not split.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// Shards of the store are split by hand only.
     ByHandOnly,
@@ -90,12 +94,39 @@ pub enum Hold {
     SmallEntries,
     /// As BifroMQ: a member of the cluster cannot be reached.
     MemberDown,
+    /// The script of the store does not want it, for this reason.
+    Script(Why),
+    /// The time of the script is used up for this second: it is asked about the shard in a later one.
+    Deferred,
+}
+
+/// A reason that a script gives: at most [`Why::BYTES_MOST`] bytes in one line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Why(Arc<str>);
+
+impl Why {
+    /// The most bytes that are kept.
+    pub const BYTES_MOST: usize = 200;
+
+    /// The first [`Why::BYTES_MOST`] bytes of a text; control characters become spaces.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let end = text.floor_char_boundary(Self::BYTES_MOST);
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        Self(text[..end].chars().map(plain).collect::<String>().into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 impl Hold {
     /// A word for it, in metrics.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::ByHandOnly => "by_hand_only",
             Self::New => "new",
@@ -111,6 +142,8 @@ impl Hold {
             Self::SlowOperations => "slow_operations",
             Self::SmallEntries => "small_entries",
             Self::MemberDown => "member_down",
+            Self::Script(_) => "script",
+            Self::Deferred => "deferred",
         }
     }
 }
@@ -118,7 +151,10 @@ impl Hold {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Split { at } => write!(f, "split at slot {}", at.0),
+            Self::Split { at, why: None } => write!(f, "split at slot {}", at.0),
+            Self::Split { at, why: Some(why) } => {
+                write!(f, "split at slot {}: {}", at.0, why.as_str())
+            }
             Self::Hold(hold) => hold.fmt(f),
         }
     }
@@ -147,6 +183,9 @@ impl fmt::Display for Hold {
             Self::SlowOperations => "operations take too long",
             Self::SmallEntries => "entries of the log have few operations",
             Self::MemberDown => "a member of the cluster cannot be reached",
+            Self::Script(why) if why.as_str().is_empty() => "the script does not split it",
+            Self::Script(why) => why.as_str(),
+            Self::Deferred => "the script has not been asked about it yet",
         })
     }
 }

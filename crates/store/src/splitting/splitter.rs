@@ -19,17 +19,20 @@ use crate::shard::load::Total;
 use crate::splitting::as_bifromq::AsBifromq;
 use crate::splitting::by_load::ByLoad;
 use crate::splitting::options::{SplitBy, SplitOptions};
-use crate::splitting::policy::{ByHandOnly, Candidate, Hold, NodeView, SplitPolicy, Verdict};
+use crate::splitting::policy::{ByHandOnly, Candidate, Hold, NodeView, SplitPolicy, Verdict, Why};
+use crate::splitting::script::{SplitScripts, StoreView};
 
 /// Time from one look for those who have a hot slot of a shard to the next: all clients, or topics, of the shard are looked at, and
 /// whoever makes the load could have it done each second.
 const NAME_AGAIN: Duration = Duration::from_secs(60);
 
 /// A split that is to be asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SplitOrder {
     pub(crate) id: ShardId,
     pub(crate) at: Slot,
+    /// What the script of the store says of it, if one has decided.
+    pub(crate) why: Option<Why>,
 }
 
 /// What has become of a split that was asked for.
@@ -87,9 +90,25 @@ struct StoreSplits {
     counts: SplitCounts,
 }
 
+/// The policy of a store, or what decides while its script does not.
+fn policy(options: SplitOptions) -> Box<dyn SplitPolicy + Send> {
+    match options.by {
+        SplitBy::Load | SplitBy::Script => Box::new(ByLoad),
+        SplitBy::Bifromq => Box::new(AsBifromq { options }),
+        SplitBy::Nothing => Box::new(ByHandOnly),
+    }
+}
+
+/// What a built-in policy says of a shard, to compare a script with it; `load` with [`SplitBy::Script`].
+#[must_use]
+pub fn built_in(options: SplitOptions, shard: &Candidate, node: &NodeView) -> Verdict {
+    policy(options).decide(shard, node)
+}
+
 /// Decides about the shards that a node leads.
 pub(crate) struct Splitter {
     stores: PerStore<StoreSplits>,
+    scripts: SplitScripts,
     is_under_way: bool,
     /// When a split of these was refused.
     refused: BTreeMap<ShardId, Instant>,
@@ -97,16 +116,11 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    pub(crate) fn new(options: &PerStore<SplitOptions>) -> Self {
+    pub(crate) fn new(options: &PerStore<SplitOptions>, scripts: SplitScripts) -> Self {
         let splits = |store| {
             let options = options[store];
-            let policy: Box<dyn SplitPolicy + Send> = match options.by {
-                SplitBy::Load => Box::new(ByLoad),
-                SplitBy::Bifromq => Box::new(AsBifromq { options }),
-                SplitBy::Nothing => Box::new(ByHandOnly),
-            };
             StoreSplits {
-                policy,
+                policy: policy(options),
                 options,
                 last: None,
                 counts: SplitCounts::default(),
@@ -114,6 +128,7 @@ impl Splitter {
         };
         Self {
             stores: PerStore::from_fn(splits),
+            scripts,
             is_under_way: false,
             refused: BTreeMap::new(),
             standings: BTreeMap::new(),
@@ -127,23 +142,32 @@ impl Splitter {
         node: &NodeView,
         now: Instant,
     ) -> Effects {
-        let verdict = |shard: &Candidate| {
-            let verdict = self.stores[shard.id.0].policy.decide(shard, node);
+        let mut by_script = self.ask_scripts(candidates, node, now);
+        let mut verdict = |shard: &Candidate| {
+            let verdict = match by_script.remove(&shard.id) {
+                Some(Verdict::Hold(Hold::Deferred)) => self.as_before(shard.id),
+                Some(verdict) => verdict,
+                None => self.stores[shard.id.0].policy.decide(shard, node),
+            };
             match (verdict, self.holds_back(shard.id, node, now)) {
                 (Verdict::Split { .. }, Some(hold)) => Verdict::Hold(hold),
-                _ => verdict,
+                (verdict, _) => verdict,
             }
         };
-        let mut verdicts: Vec<_> = candidates.iter().map(verdict).collect();
+        let mut verdicts: Vec<_> = candidates.iter().map(&mut verdict).collect();
         let splits = verdicts.iter().zip(candidates);
         let splits = splits.filter_map(|(verdict, shard)| match verdict {
-            Verdict::Split { at } => Some((shard, *at)),
+            Verdict::Split { at, why } => Some((shard, *at, why.clone())),
             Verdict::Hold(_) => None,
         });
-        let busiest = splits.max_by_key(|(shard, _)| shard.busyness.map(|busy| busy.least));
-        let split = busiest.map(|(shard, at)| SplitOrder { id: shard.id, at });
+        let busiest = splits.max_by_key(|(shard, ..)| shard.busyness.map(|busy| busy.least));
+        let split = busiest.map(|(shard, at, why)| SplitOrder {
+            id: shard.id,
+            at,
+            why,
+        });
         for (verdict, shard) in verdicts.iter_mut().zip(candidates) {
-            let is_next = split.is_some_and(|split| split.id == shard.id);
+            let is_next = split.as_ref().is_some_and(|split| split.id == shard.id);
             if matches!(verdict, Verdict::Split { .. }) && !is_next {
                 *verdict = Verdict::Hold(Hold::UnderWay);
             }
@@ -162,20 +186,55 @@ impl Splitter {
         Effects { split, to_name }
     }
 
+    /// What scripts say of the shards of their stores; those of other stores, and of stores whose script does not work, are missing.
+    fn ask_scripts(
+        &self,
+        candidates: &[Candidate],
+        node: &NodeView,
+        now: Instant,
+    ) -> BTreeMap<ShardId, Verdict> {
+        let by_script = self.stores.iter();
+        let by_script = by_script.filter(|(_, splits)| splits.options.by == SplitBy::Script);
+        let asked = by_script.filter_map(|(store, splits)| {
+            let view = StoreView {
+                store,
+                replicas: node.replicas[store],
+                since_split: splits.last.map(|last| now.duration_since(last)),
+                options: splits.options,
+            };
+            self.scripts.ask(candidates, node, &view)
+        });
+        asked.flatten().collect()
+    }
+
+    /// The verdict of a shard that a script has not been asked about now: what held it back before.
+    fn as_before(&self, id: ShardId) -> Verdict {
+        match self.standings.get(&id).map(|standing| &standing.verdict) {
+            Some(Verdict::Hold(hold)) => Verdict::Hold(hold.clone()),
+            Some(Verdict::Split { .. }) | None => Verdict::Hold(Hold::Deferred),
+        }
+    }
+
+    /// The scripts of the stores.
+    pub(crate) fn scripts(&self) -> &SplitScripts {
+        &self.scripts
+    }
+
     /// Takes down a verdict. Returns a slot that has just been found to have most of the load.
     fn stands(&mut self, id: ShardId, verdict: Verdict, now: Instant) -> Option<Slot> {
-        let slot = |verdict| match verdict {
-            Verdict::Hold(Hold::OneSlot { slot, .. }) => Some(slot),
+        let slot = |verdict: &Verdict| match verdict {
+            Verdict::Hold(Hold::OneSlot { slot, .. }) => Some(*slot),
             _ => None,
         };
-        let standing = self.standings.entry(id).or_insert(Standing {
-            verdict,
+        let slot_now = slot(&verdict);
+        let standing = self.standings.entry(id).or_insert_with(|| Standing {
+            verdict: verdict.clone(),
             names: Vec::new(),
             since: now,
             named: None,
         });
-        let is_same_slot = slot(standing.verdict) == slot(verdict);
-        let is_same_kind = match (standing.verdict, verdict) {
+        let is_same_slot = slot(&standing.verdict) == slot_now;
+        let is_same_kind = match (&standing.verdict, &verdict) {
             (Verdict::Hold(before), Verdict::Hold(now)) => before.name() == now.name(),
             _ => false,
         };
@@ -188,7 +247,7 @@ impl Splitter {
         }
         let is_recent = |at: Instant| now.duration_since(at) < NAME_AGAIN;
         let may_name = !standing.named.is_some_and(is_recent);
-        let to_name = slot(verdict).filter(|_| standing.names.is_empty() && may_name);
+        let to_name = slot_now.filter(|_| standing.names.is_empty() && may_name);
         if to_name.is_some() {
             standing.named = Some(now);
         }
@@ -203,7 +262,7 @@ impl Splitter {
     }
 
     /// What has become of the split that was asked for.
-    pub(crate) fn handle_outcome(&mut self, split: SplitOrder, outcome: Outcome, now: Instant) {
+    pub(crate) fn handle_outcome(&mut self, split: &SplitOrder, outcome: Outcome, now: Instant) {
         debug_assert!(
             self.is_under_way,
             "a split has an outcome that was asked for"
@@ -244,7 +303,7 @@ impl Splitter {
         let decision = |(id, standing): (&ShardId, &Standing)| SplitDecision {
             store: id.0,
             shard: id.1,
-            verdict: standing.verdict,
+            verdict: standing.verdict.clone(),
             names: standing.names.clone(),
             since: now.duration_since(standing.since),
         };
@@ -259,6 +318,8 @@ impl Splitter {
 
 #[cfg(test)]
 mod tests {
+    use store_state::SlotRange;
+
     use super::*;
     use crate::shard::load::{Busyness, HalfLoad, HalfSlot, HotSlot, Operations, Percent};
 
@@ -269,6 +330,10 @@ mod tests {
             id: (StoreId::Inbox, number),
             thread: 0,
             busyness: Some(Busyness {
+                range: SlotRange {
+                    first: number,
+                    last: u16::MAX,
+                },
                 least: Duration::from_millis(least_ms),
                 least_cpu: Duration::from_millis(least_ms),
                 half: Some(HalfLoad {
@@ -304,18 +369,21 @@ mod tests {
     }
 
     fn splitter() -> Splitter {
-        Splitter::new(&PerStore::all(SplitOptions {
-            by: SplitBy::Load,
-            cooldown: COOLDOWN,
-            shards_most: 4.try_into().unwrap(),
-            ..SplitOptions::default()
-        }))
+        Splitter::new(
+            &PerStore::all(SplitOptions {
+                by: SplitBy::Load,
+                cooldown: COOLDOWN,
+                shards_most: 4.try_into().unwrap(),
+                ..SplitOptions::default()
+            }),
+            SplitScripts::default(),
+        )
     }
 
     fn hold(splitter: &Splitter, number: u16, now: Instant) -> Option<&'static str> {
         let decisions = splitter.decisions(now);
         let decision = decisions.iter().find(|of| of.shard == number)?;
-        Some(match decision.verdict {
+        Some(match &decision.verdict {
             Verdict::Split { .. } => "split",
             Verdict::Hold(hold) => hold.name(),
         })
@@ -329,8 +397,9 @@ mod tests {
         let order = SplitOrder {
             id: (StoreId::Inbox, 7),
             at: Slot(107),
+            why: None,
         };
-        assert_eq!(effects.split, Some(order));
+        assert_eq!(effects.split.as_ref(), Some(&order));
         let holds = |splitter: &Splitter| {
             let of = |number| hold(splitter, number, now).unwrap();
             [of(0), of(7), of(9)]
@@ -338,7 +407,7 @@ mod tests {
         assert_eq!(holds(&splitter), ["under_way", "split", "not_busy"]);
         assert_eq!(splitter.handle_second(&shards, &node(3), now).split, None);
         assert_eq!(holds(&splitter), ["under_way", "under_way", "not_busy"]);
-        splitter.handle_outcome(order, Outcome::Done, now);
+        splitter.handle_outcome(&order, Outcome::Done, now);
         let later = now + COOLDOWN - Duration::from_millis(1);
         assert_eq!(splitter.handle_second(&shards, &node(3), later).split, None);
         assert_eq!(holds(&splitter), ["cooldown", "cooldown", "not_busy"]);
@@ -366,14 +435,14 @@ mod tests {
             .handle_second(&shards, &node(3), now)
             .split
             .unwrap();
-        splitter.handle_outcome(split, Outcome::Refused, now);
+        splitter.handle_outcome(&split, Outcome::Refused, now);
         let next = splitter
             .handle_second(&shards, &node(3), now)
             .split
             .unwrap();
         assert_eq!((split.id.1, next.id.1), (7, 0));
         assert_eq!(hold(&splitter, 7, now), Some("refused"));
-        splitter.handle_outcome(next, Outcome::Refused, now);
+        splitter.handle_outcome(&next, Outcome::Refused, now);
         assert_eq!(splitter.handle_second(&shards, &node(3), now).split, None);
         let later = now + COOLDOWN;
         let again = splitter.handle_second(&shards, &node(3), later).split;
@@ -444,7 +513,10 @@ mod tests {
 
     #[test]
     fn a_store_that_is_split_by_hand_is_left_alone() {
-        let mut splitter = Splitter::new(&PerStore::all(SplitOptions::default()));
+        let mut splitter = Splitter::new(
+            &PerStore::all(SplitOptions::default()),
+            SplitScripts::default(),
+        );
         let now = Instant::now();
         assert_eq!(
             splitter

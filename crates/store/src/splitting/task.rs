@@ -10,7 +10,7 @@ use crate::api::splits::Splits;
 use crate::leadership::led_shards::LedShard;
 use crate::node::services::NodeServices;
 use crate::peers::member::{Role, ShardId};
-use crate::splitting::policy::{Candidate, NodeView};
+use crate::splitting::policy::{Candidate, NodeView, Why};
 use crate::splitting::splitter::{Outcome, SplitOrder};
 
 /// How often.
@@ -46,11 +46,13 @@ async fn split(splits: &Splits, order: SplitOrder) {
     let SplitOrder {
         id: (store, shard),
         at: Slot(at),
+        ref why,
     } = order;
     tracing::info!(
         store = store.name(),
         shard,
         at,
+        why = why.as_ref().map(Why::as_str),
         "a busy shard is split automatically"
     );
     let outcome = splits.split(store, shard, at).await;
@@ -62,7 +64,7 @@ async fn split(splits: &Splits, order: SplitOrder) {
         }
     };
     let mut splitter = splits.splitter.lock();
-    splitter.handle_outcome(order, outcome, Instant::now());
+    splitter.handle_outcome(&order, outcome, Instant::now());
 }
 
 type Led = (Arc<dyn LedShard>, Candidate);

@@ -87,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "topic-router",
         ],
     ),
+    ("split-script", &["store", "store-state"]),
     ("cluster", &["transport"]),
     (
         "admin",
@@ -124,6 +125,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "net-api",
             "peer-protocol",
             "route-exchange",
+            "split-script",
             "store",
             "store-state",
             "transport",
@@ -148,6 +150,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "peer-protocol",
             "report",
             "sizing",
+            "split-script",
             "store",
             "store-state",
             "text-table",
