@@ -382,7 +382,7 @@ impl Collector for NodeCollector {
         let help = "Retained messages that the leaders here have removed and no client has, by reason: the message's own expiry, or a rule of `retain`";
         let mut family =
             encoder.encode_descriptor("retained_removed", help, None, MetricType::Counter)?;
-        for (end, count) in node.rim.retained_ends.counts() {
+        for (end, count) in node.rim.removals.retained.counts() {
             let labels = [("reason", end.name())];
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }

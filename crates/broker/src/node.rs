@@ -25,10 +25,9 @@ use crate::events::Events;
 use crate::listeners::Peers;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
-use crate::purging::Purges;
 use crate::readiness::Readiness;
 use crate::refused_logins::RefusedLogins;
-use crate::retained_ends::RetainedEnds;
+use crate::retained_ends::Removals;
 use crate::sys::SysTopics;
 
 /// A node of this process.
@@ -53,14 +52,12 @@ pub(crate) struct Process {
     /// What has happened.
     pub(crate) events: Events,
     pub(crate) refused_logins: RefusedLogins,
-    /// Retained messages that no client has removed.
-    pub(crate) retained_ends: RetainedEnds,
     /// Who is let in.
     pub(crate) authentication: Authentication,
     /// What it knows of the users, groups and rules of the control store.
     pub(crate) control: ControlChanges,
-    /// Queues that operators empty.
-    pub(crate) purges: Purges,
+    /// What operators and rules remove.
+    pub(crate) removals: Removals,
     /// Who may use the HTTP port.
     pub(crate) rights: Arc<Rights>,
     /// What was done here, for the audit.
@@ -100,8 +97,7 @@ impl Process {
             descriptors,
             events: Events::default(),
             refused_logins: RefusedLogins::default(),
-            retained_ends: RetainedEnds::default(),
-            purges: Purges::default(),
+            removals: Removals::default(),
             authentication,
             audit_notes,
             rights: Arc::new(Rights::new(Arc::clone(&control))),

@@ -5,6 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use store_state::retain::RetainedEnd;
 
+use crate::purging::Purges;
+
+/// What is removed that no client has asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Removals {
+    /// Queues that operators empty.
+    pub(crate) purges: Purges,
+    /// Retained messages.
+    pub(crate) retained: RetainedEnds,
+}
+
 /// Counts since the node has begun, of shards that it led then.
 #[derive(Debug, Default)]
 pub(crate) struct RetainedEnds([AtomicU64; RetainedEnd::ALL.len()]);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use config::Config;
+use mqtt_session::Timestamp;
 use net::Clock;
 use store::{FolderError, RetainedForecast, forecast_retained};
 
@@ -20,5 +21,5 @@ pub fn retained_forecast(
     if rules.keep_all() {
         return Ok(None);
     }
-    forecast_retained(folder, &rules, Clock::system_ms()).map(Some)
+    forecast_retained(folder, &rules, Timestamp(Clock::system_ms())).map(Some)
 }

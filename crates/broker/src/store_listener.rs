@@ -92,7 +92,7 @@ impl Listener for StoreListener {
     }
 
     fn dropped(&self, drop: &InboxDrop<'_>) {
-        self.node.rim.purges.handle_drop(drop);
+        self.node.rim.removals.purges.handle_drop(drop);
         self.record(drop.client, drop.message, Reason::Session(drop.reason));
     }
 
@@ -101,7 +101,7 @@ impl Listener for StoreListener {
     }
 
     fn retained_ended(&self, end: RetainedEnd) {
-        self.node.rim.retained_ends.count(end);
+        self.node.rim.removals.retained.count(end);
     }
 
     fn failed(&self, what: &str) {

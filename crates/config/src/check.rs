@@ -96,9 +96,7 @@ const MOST_RULES: usize = 64;
 fn retain_rules(rules: &[RetainRuleConfig]) -> Option<String> {
     if rules.len() > MOST_RULES {
         let found = rules.len();
-        return Some(format!(
-            "expected {MOST_RULES} rules at most, found {found}"
-        ));
+        return Some(format!("expected at most {MOST_RULES}, found {found}"));
     }
     let mut seen = BTreeSet::new();
     rules.iter().find_map(|rule| {

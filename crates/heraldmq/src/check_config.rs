@@ -7,6 +7,7 @@ use std::{
 };
 
 use store::RetainedForecast;
+use store_state::retain::RetainedAmount;
 
 use crate::{
     failure::{Failure, complain},
@@ -77,11 +78,13 @@ fn text(forecast: &RetainedForecast) -> String {
         too_many,
         of_unknown_age,
     } = forecast;
-    let removed = too_old + too_many;
+    let RetainedAmount(removed) = too_old.plus(*too_many);
+    let [messages, too_old, too_many, of_unknown_age] =
+        [messages, too_old, too_many, of_unknown_age].map(|of| of.0);
     let mut text = format!(
         "retain: {removed} of {messages} retained messages would be removed: {too_old} for their age, {too_many} as too many"
     );
-    if *of_unknown_age > 0 {
+    if of_unknown_age > 0 {
         text +=
             &format!("; {of_unknown_age} count from now on, as it is not known how old they are");
     }

@@ -50,7 +50,7 @@ pub(super) fn counts(inspect: &Arc<Inspect>) -> Counts {
             .map(net_api::Counter::get)
             .sum::<u64>()
     };
-    let ends = node.rim.retained_ends.counts();
+    let ends = node.rim.removals.retained.counts();
     let ended = |of: fn(RetainedEnd) -> bool| {
         let counts = ends.iter().filter(|(end, _)| of(*end));
         counts.map(|(_, count)| count).sum()

@@ -90,7 +90,7 @@ pub(super) fn waiting(
 
 /// Drops what waits for a client, as far as that is done when there is just time for the answer.
 pub(super) async fn purge(node: &Node, client_id: &str, deadline: Instant) -> Held<QueuePurge> {
-    let counting = node.rim.purges.count(client_id);
+    let counting = node.rim.removals.purges.count(client_id);
     let until = deadline.checked_sub(LEFT).unwrap_or(deadline);
     let purge = match node.store().inspect().purge_queue(client_id, until).await {
         Look::Elsewhere => return Held::Elsewhere,

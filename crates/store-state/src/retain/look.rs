@@ -2,6 +2,24 @@
 
 use super::{RetainedAt, RetainedSince};
 
+/// A number of messages, or of bytes accounted for them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct RetainedAmount(pub u64);
+
+impl RetainedAmount {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// What is left of it without the other one.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
 /// A retained message that is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetainedView<'a> {
@@ -13,7 +31,7 @@ pub struct RetainedView<'a> {
     /// the shard; `None`: there was none.
     pub counts_from: Option<RetainedSince>,
     /// Bytes accounted for it.
-    pub bytes: u64,
+    pub bytes: RetainedAmount,
 }
 
 impl RetainedView<'_> {

@@ -8,7 +8,7 @@ use mqtt_session::{ApplicationMessage, Timestamp};
 use serde::{Deserialize, Serialize};
 use topic_router::{Cursor, RetainedIndex};
 
-use super::look::RetainedView;
+use super::look::{RetainedAmount, RetainedView};
 use super::recent::{FENCE, Known, WILL};
 use super::{
     PageBudget, RetainOp, RetainOutlet, RetainReply, RetainedAt, RetainedEnd, RetainedSince,
@@ -256,7 +256,7 @@ impl RetainMachine {
                 topic,
                 since: kept.since,
                 counts_from: Some(kept.since).filter(|_| is_aged).or(self.aged_from),
-                bytes: cost(&kept.message),
+                bytes: RetainedAmount(cost(&kept.message)),
             })
         })
     }

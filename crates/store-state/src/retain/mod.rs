@@ -22,7 +22,7 @@ mod split;
 mod tests;
 
 pub use budget::PageBudget;
-pub use look::RetainedView;
+pub use look::{RetainedAmount, RetainedView};
 pub use machine::{RetainMachine, topics};
 pub use op::{
     ConnectionNumber, PublisherHash, RetainOp, RetainOutlet, RetainReply, RetainedAt, RetainedEnd,

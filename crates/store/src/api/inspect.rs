@@ -19,7 +19,7 @@ use store_state::session::inspect::SessionSummary;
 use tokio::time::Instant;
 use topic_router::Cursor;
 
-use crate::api::retained_rows::{RetainedFound, RetainedLevel, RetainedRows, TOPICS, levels};
+use crate::api::retained_rows::{self, RetainedFound, RetainedLevel, RetainedRows, TOPICS, levels};
 use crate::api::shard_set::ShardSet;
 use crate::api::store::Store;
 use crate::retention::purge::{Purge, purge};
@@ -282,17 +282,12 @@ impl Inspection<'_> {
     ) -> RetainedRows<RetainedFound> {
         let limit = limit.min(ROWS);
         let found = self.of_retain_shards(|machine| {
-            let mut budget = PageBudget {
+            let budget = PageBudget {
                 messages: limit,
                 bytes: usize::MAX,
                 work: TOPICS,
             };
-            let (messages, next) = machine.page(filter, after, &mut budget, now);
-            let found = |message: Arc<ApplicationMessage>| RetainedFound {
-                since: machine.retained_since(message.body.topic()),
-                message,
-            };
-            (messages.into_iter().map(found).collect(), next)
+            retained_rows::found(machine, filter, after, budget, now)
         });
         found.merged(limit)
     }

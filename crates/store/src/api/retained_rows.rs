@@ -56,6 +56,22 @@ pub struct RetainedFound {
     pub since: Option<RetainedSince>,
 }
 
+/// A page of the messages of a shard ([`RetainMachine::page`]).
+pub(super) fn found(
+    machine: &RetainMachine,
+    filter: &str,
+    after: Option<&Cursor>,
+    mut budget: PageBudget,
+    now: Timestamp,
+) -> (Vec<RetainedFound>, Option<Cursor>) {
+    let (messages, next) = machine.page(filter, after, &mut budget, now);
+    let found = |message: Arc<ApplicationMessage>| RetainedFound {
+        since: machine.retained_since(message.body.topic()),
+        message,
+    };
+    (messages.into_iter().map(found).collect(), next)
+}
+
 impl InTopicOrder for RetainedFound {
     fn topic(&self) -> &str {
         self.message.body.topic()
@@ -320,14 +336,14 @@ mod tests {
         expected.sort_by(|one, other| one.split('/').cmp(other.split('/')));
         for (limit, work) in [(1, TOPICS), (7, 0), (7, 20), (500, TOPICS)] {
             let found = walk(&shards, limit, |machine, after, limit| {
-                let mut budget = PageBudget {
+                let budget = PageBudget {
                     messages: limit,
                     bytes: usize::MAX,
                     work,
                 };
-                machine.page("#", after, &mut budget, Timestamp(0))
+                found(machine, "#", after, budget, Timestamp(0))
             });
-            let found: Vec<&str> = found.iter().map(|message| message.body.topic()).collect();
+            let found: Vec<&str> = found.iter().map(InTopicOrder::topic).collect();
             assert_eq!(found, expected, "{limit} {work}");
         }
     }

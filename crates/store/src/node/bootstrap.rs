@@ -18,7 +18,7 @@ use crate::kinds::kind::Kind;
 use crate::node::services::NodeServices;
 use crate::node::starts::{BoxedBootstrap, RunningShard};
 use crate::placement::controller::ReplicaController;
-use crate::retention::retained::task::watch_retained;
+use crate::retention::retained::task::RetainedWatch;
 use crate::retention::task::watch_queues;
 use crate::shard::handle::Shard;
 use crate::shard::rebuild::rebuild;
@@ -115,9 +115,12 @@ impl<M: Kind> ShardBootstrap<M> {
             tasks.push(tokio::spawn(watch));
         }
         if M::HAS_RETAINED {
-            let held = Arc::clone(&services.held_retained);
-            let watch = watch_retained(Arc::clone(&shard), held, Arc::clone(&services.listener));
-            tasks.push(tokio::spawn(watch));
+            let watch = RetainedWatch {
+                shard: Arc::clone(&shard),
+                held: Arc::clone(&services.held_retained),
+                listener: Arc::clone(&services.listener),
+            };
+            tasks.push(tokio::spawn(watch.run()));
         }
         // One that was split off is, when its parent has applied the split.
         let is_here = shard.routing.group.borrow().is_some();

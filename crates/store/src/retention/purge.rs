@@ -56,7 +56,8 @@ pub(crate) async fn purge(
 async fn is_dropped(shard: &Shard<InboxMachine>, trim: &Trim, until: Instant) -> bool {
     let refused = || shard.stats.refused.load(Ordering::Relaxed);
     let before = refused();
-    let is_finished = timeout_at(until, carry_out(shard, trim)).await;
+    let op = trim.op::<InboxMachine>(shard.standing());
+    let is_finished = timeout_at(until, carry_out(shard, op)).await;
     // Which request was refused is not known: it may have been another one, and asking again does no harm.
     is_finished == Ok(true) && refused() == before
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mqtt_session::Timestamp;
-use store_state::CorrelationId;
 use store_state::inbox::inspect::LeftPart;
 use store_state::inbox::{QueueView, RetentionLimit, SessionName};
+use store_state::{CorrelationId, Level};
 use tokio::time::{Instant, sleep};
 
 use crate::api::listener::Listener;
+use crate::api::stats::HeldBack;
 use crate::kinds::kind::Kind;
 use crate::retention::away::AwayMembers;
 use crate::retention::found::Found;
@@ -99,7 +100,7 @@ pub(crate) async fn watch_queues<M: Kind>(
         let mut trims = plan.trims.iter();
         let mut is_done = true;
         while is_done && let Some(trim) = trims.next() {
-            is_done = carry_out(&shard, trim).await;
+            is_done = carry_out(&shard, trim.op::<M>(shard.standing())).await;
         }
         if is_done {
             away.leave_to_groups(&shard, &*listener).await;
@@ -142,19 +143,9 @@ async fn look<M: Kind>(
     }
 }
 
-/// Drops messages, or leaves them to a group, and waits until that is done or refused. False: another node leads, or no majority
+/// Gives the shard an operation, and waits until that is done or refused. False: there is none, another node leads, or no majority
 /// answers; what follows would only wait in the queue behind it.
-pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, trim: &Trim) -> bool {
-    let session = SessionName::Inbox(trim.inbox);
-    let op = M::trim(session, trim.sequences.clone(), trim.limit.clone());
-    let may_trim = shard
-        .standing()
-        .is_some_and(|(level, _)| trim.limit.is_of(level));
-    give(shard, op.filter(|_| may_trim)).await
-}
-
-/// Gives the shard an operation, and waits until that is done or refused. False: as of [`carry_out`], or there is none.
-pub(super) async fn give<M: Kind>(shard: &Shard<M>, op: Option<M::Op>) -> bool {
+pub(super) async fn carry_out<M: Kind>(shard: &Shard<M>, op: Option<M::Op>) -> bool {
     let op = op.filter(|_| shard.routing.is_here());
     let is_here = op.is_some();
     if let Some(op) = op {
@@ -166,6 +157,16 @@ pub(super) async fn give<M: Kind>(shard: &Shard<M>, op: Option<M::Op>) -> bool {
         sleep(LOOK).await;
     }
     is_here && shard.has_finished(given)
+}
+
+impl Trim {
+    /// The operation that drops the messages, or leaves them to a group, if the shard can have it.
+    pub(super) fn op<M: Kind>(&self, standing: Option<(Level, HeldBack)>) -> Option<M::Op> {
+        let may_trim = standing.is_some_and(|(level, _)| self.limit.is_of(level));
+        let session = SessionName::Inbox(self.inbox);
+        let op = M::trim(session, self.sequences.clone(), self.limit.clone());
+        op.filter(|_| may_trim)
+    }
 }
 
 impl AwayMembers {
@@ -201,7 +202,7 @@ impl AwayMembers {
                     sequences,
                     limit,
                 };
-                is_done = carry_out(shard, &trim).await;
+                is_done = carry_out(shard, trim.op::<M>(shard.standing())).await;
             }
         }
     }

@@ -58,7 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // With threads, sockets, files or clocks.
-    ("config", &[]),
+    ("config", &["mqtt-proto"]),
     ("host", &[]),
     ("control-view", &["control"]),
     ("guard", &["config"]),

@@ -1,6 +1,7 @@
 //! How many messages of a rule there are of each age.
 
-use store_state::retain::RetainedSince;
+use mqtt_session::Timestamp;
+use store_state::retain::{RetainedAmount, RetainedSince};
 
 use crate::retention::retained::held::RuleTotals;
 
@@ -25,7 +26,7 @@ pub(super) struct Oldest {
     /// Of those that have come since then, and before this.
     pub(super) partly_before: RetainedSince,
     /// Messages, or bytes.
-    pub(super) of_part: u64,
+    pub(super) of_part: RetainedAmount,
 }
 
 impl Age {
@@ -51,46 +52,47 @@ impl Age {
         }
     }
 
-    fn before(self, now_ms: u64) -> RetainedSince {
-        RetainedSince(now_ms.saturating_sub(self.0))
+    fn before(self, now: Timestamp) -> RetainedSince {
+        RetainedSince(now.0.saturating_sub(self.0))
     }
 }
 
 impl Ages {
     /// A message that counts from a time.
-    pub(super) fn add(&mut self, since: RetainedSince, bytes: u64, now_ms: u64) {
-        let part = Age(now_ms.saturating_sub(since.0)).part();
+    pub(super) fn add(&mut self, since: RetainedSince, counts: RuleTotals, now: Timestamp) {
+        let part = Age(now.0.saturating_sub(since.0)).part();
         if self.parts.len() <= part {
             self.parts.resize(part + 1, RuleTotals::default());
         }
         if let Some(totals) = self.parts.get_mut(part) {
-            totals.count(bytes);
+            *totals = *totals + counts;
         }
     }
 
     /// The oldest messages that together are so many, by what `of` counts of them; `None`: none.
     pub(super) fn oldest(
         &self,
-        amount: u64,
-        now_ms: u64,
-        of: impl Fn(&RuleTotals) -> u64,
+        amount: RetainedAmount,
+        now: Timestamp,
+        of: impl Fn(&RuleTotals) -> RetainedAmount,
     ) -> Option<Oldest> {
+        let nothing = RetainedAmount::default();
         let mut left = amount;
         for (part, totals) in self.parts.iter().enumerate().rev() {
             let has = of(totals);
             if has >= left {
-                return (left > 0).then(|| Oldest {
-                    before: after(Age::least(part + 1).before(now_ms)),
-                    partly_before: after(Age::least(part).before(now_ms)),
+                return (left > nothing).then(|| Oldest {
+                    before: after(Age::least(part + 1).before(now)),
+                    partly_before: after(Age::least(part).before(now)),
                     of_part: left,
                 });
             }
-            left -= has;
+            left = left.minus(has);
         }
-        (amount > 0).then(|| Oldest {
-            before: after(RetainedSince(now_ms)),
-            partly_before: after(RetainedSince(now_ms)),
-            of_part: 0,
+        (amount > nothing).then(|| Oldest {
+            before: after(RetainedSince(now.0)),
+            partly_before: after(RetainedSince(now.0)),
+            of_part: nothing,
         })
     }
 }
@@ -105,6 +107,7 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_800_000_000_000;
+    const TIME: Timestamp = Timestamp(NOW);
 
     #[test]
     fn parts_are_without_gaps() {
@@ -129,26 +132,33 @@ mod tests {
     fn the_oldest_are_found() {
         let mut ages = Ages::default();
         for second in 1..=100 {
-            ages.add(RetainedSince(NOW - second * 1_000), 10, NOW);
+            ages.add(
+                RetainedSince(NOW - second * 1_000),
+                RuleTotals::one(RetainedAmount(10)),
+                TIME,
+            );
         }
         for amount in [1, 2, 10, 50, 99, 100, 200] {
-            let oldest = ages.oldest(amount, NOW, |of| of.messages).unwrap();
+            let oldest = ages.oldest(RetainedAmount(amount), TIME, |of| of.messages);
+            let oldest = oldest.unwrap();
             let since = |second: u64| RetainedSince(NOW - second * 1_000);
             let all = (1..=100)
                 .filter(|second| since(*second) < oldest.before)
                 .count() as u64;
             assert!(
-                all + oldest.of_part == amount.min(100),
+                all + oldest.of_part.0 == amount.min(100),
                 "{amount}: {all} {oldest:?}"
             );
             let partly = (1..=100).filter(|second| {
                 since(*second) >= oldest.before && since(*second) < oldest.partly_before
             });
-            assert!(partly.count() as u64 >= oldest.of_part);
+            assert!(partly.count() as u64 >= oldest.of_part.0);
         }
-        let bytes = ages.oldest(995, NOW, |of| of.bytes).unwrap();
-        assert!(bytes.of_part > 0 && bytes.before < bytes.partly_before);
-        assert_eq!(ages.oldest(0, NOW, |of| of.messages), None);
-        assert_eq!(Ages::default().oldest(0, NOW, |of| of.messages), None);
+        let bytes = ages.oldest(RetainedAmount(995), TIME, |of| of.bytes);
+        let bytes = bytes.unwrap();
+        assert!(bytes.of_part.0 > 0 && bytes.before < bytes.partly_before);
+        let none = RetainedAmount(0);
+        assert_eq!(ages.oldest(none, TIME, |of| of.messages), None);
+        assert_eq!(Ages::default().oldest(none, TIME, |of| of.messages), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use store_state::api::ShardNumber;
+use store_state::retain::RetainedAmount;
 use tokio::time::Instant;
 
 /// What the replicas of this node have found.
@@ -20,17 +21,19 @@ pub(crate) struct ShardRetained {
 }
 
 /// Messages of a rule, and bytes accounted for them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct RuleTotals {
-    pub(crate) messages: u64,
-    pub(crate) bytes: u64,
+    pub(crate) messages: RetainedAmount,
+    pub(crate) bytes: RetainedAmount,
 }
 
 impl RuleTotals {
-    /// One more message.
-    pub(super) fn count(&mut self, bytes: u64) {
-        self.messages += 1;
-        self.bytes += bytes;
+    /// Those of one message.
+    pub(super) fn one(bytes: RetainedAmount) -> Self {
+        Self {
+            messages: RetainedAmount(1),
+            bytes,
+        }
     }
 }
 
@@ -39,8 +42,8 @@ impl std::ops::Add for RuleTotals {
 
     fn add(self, other: Self) -> Self {
         Self {
-            messages: self.messages + other.messages,
-            bytes: self.bytes + other.bytes,
+            messages: self.messages.plus(other.messages),
+            bytes: self.bytes.plus(other.bytes),
         }
     }
 }

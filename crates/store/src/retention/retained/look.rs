@@ -12,8 +12,11 @@ use std::collections::BinaryHeap;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use mqtt_session::Timestamp;
 use store_state::Retention;
-use store_state::retain::{RetainedAt, RetainedEnd, RetainedLimits, RetainedSince, RetainedView};
+use store_state::retain::{
+    RetainedAmount, RetainedAt, RetainedEnd, RetainedLimits, RetainedSince, RetainedView,
+};
 
 use crate::retention::retained::ages::{Ages, Oldest};
 use crate::retention::retained::held::{HeldByRule, RuleTotals};
@@ -25,7 +28,7 @@ const FEW: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Look {
     retention: Arc<Retention>,
-    now_ms: u64,
+    now: Timestamp,
     rules: Vec<RuleFound>,
     /// There are messages of which it is not known since when they count, and rules that go by that.
     pub(super) has_ageless: bool,
@@ -47,7 +50,7 @@ struct Old {
     from: RetainedSince,
     topic: Box<str>,
     since: RetainedSince,
-    bytes: u64,
+    counts: RuleTotals,
 }
 
 /// Messages of a rule that are to be removed by the next look.
@@ -73,7 +76,7 @@ impl Surplus {
 }
 
 impl Look {
-    pub(crate) fn new(retention: Arc<Retention>, now_ms: u64, cuts: &[Option<Cut>]) -> Self {
+    pub(crate) fn new(retention: Arc<Retention>, now: Timestamp, cuts: &[Option<Cut>]) -> Self {
         let places = 0..=retention.retained.rules.len();
         let rules = places.map(|place| RuleFound {
             limits: retention.retained.limits_at(place),
@@ -84,7 +87,7 @@ impl Look {
         });
         Self {
             rules: rules.collect(),
-            now_ms,
+            now,
             retention,
             has_ageless: false,
         }
@@ -105,21 +108,22 @@ impl Look {
         }
         let from = message.counts_from.unwrap_or_else(|| {
             self.has_ageless = true;
-            RetainedSince(self.now_ms)
+            RetainedSince(self.now.0)
         });
-        let age = self.now_ms.saturating_sub(from.0);
+        let age = self.now.0.saturating_sub(from.0);
         if found.limits.age_ms.is_some_and(|most| age >= most.get()) {
             return Some(RetainedEnd::Age);
         }
+        let counts = RuleTotals::one(message.bytes);
         if let Some(cut) = &mut found.cut
-            && cut.takes(from, message.bytes)
+            && cut.takes(from, &counts)
         {
             return Some(cut.end);
         }
-        found.totals.count(message.bytes);
+        found.totals = found.totals + counts;
         if found.limits.messages.is_some() || found.limits.bytes.is_some() {
-            found.ages.add(from, message.bytes, self.now_ms);
-            found.handle_old(from, message);
+            found.ages.add(from, counts, self.now);
+            found.handle_old(from, message, counts);
         }
         None
     }
@@ -130,19 +134,18 @@ impl Look {
     }
 
     /// About how many messages of all rules there are too many, if no others are kept: by their number, or by their mean size.
-    pub(crate) fn surplus_messages(&self) -> u64 {
+    pub(crate) fn surplus_messages(&self) -> RetainedAmount {
         let of_rule = |found: &RuleFound| {
             let RuleTotals { messages, bytes } = found.totals;
-            let mean = bytes.checked_div(messages).unwrap_or(0).max(1);
-            let count =
-                |most: Option<NonZero<u64>>| most.map(|most| messages.saturating_sub(most.get()));
-            let by_bytes = found.limits.bytes.map(|most| {
-                let excess = bytes.saturating_sub(most.get());
-                excess.div_ceil(mean)
-            });
-            count(found.limits.messages).max(by_bytes).unwrap_or(0)
+            let excess = |has: RetainedAmount, most: Option<NonZero<u64>>| {
+                has.minus(RetainedAmount(most.map_or(u64::MAX, NonZero::get)))
+            };
+            let mean = bytes.0.checked_div(messages.0).unwrap_or(0).max(1);
+            let by_bytes = excess(bytes, found.limits.bytes).0.div_ceil(mean);
+            excess(messages, found.limits.messages).max(RetainedAmount(by_bytes))
         };
-        self.rules.iter().map(of_rule).sum()
+        let all = self.rules.iter().map(of_rule);
+        all.fold(RetainedAmount::default(), RetainedAmount::plus)
     }
 
     /// What the shard removes of what rules have too much. `held`: what a rule has in all replicas of the node, if that is known.
@@ -155,7 +158,7 @@ impl Look {
                 match found.few(end, amount) {
                     Some(few) => surplus.removals.push((end, few)),
                     None => {
-                        let oldest = found.ages.oldest(amount, self.now_ms, count_of(end));
+                        let oldest = found.ages.oldest(amount, self.now, count_of(end));
                         cut = oldest.map(|oldest| Cut { end, oldest });
                     }
                 }
@@ -167,7 +170,7 @@ impl Look {
 }
 
 /// What is counted of messages that end for a reason.
-fn count_of(end: RetainedEnd) -> impl Fn(&RuleTotals) -> u64 {
+fn count_of(end: RetainedEnd) -> impl Fn(&RuleTotals) -> RetainedAmount {
     move |totals| match end {
         RetainedEnd::Bytes => totals.bytes,
         _ => totals.messages,
@@ -176,25 +179,21 @@ fn count_of(end: RetainedEnd) -> impl Fn(&RuleTotals) -> u64 {
 
 impl Cut {
     /// Whether a message is one of those that are removed.
-    fn takes(&mut self, from: RetainedSince, bytes: u64) -> bool {
+    fn takes(&mut self, from: RetainedSince, counts: &RuleTotals) -> bool {
         let oldest = &mut self.oldest;
         if from < oldest.before {
             return true;
         }
-        if from >= oldest.partly_before || oldest.of_part == 0 {
+        if from >= oldest.partly_before || oldest.of_part == RetainedAmount::default() {
             return false;
         }
-        let counted = match self.end {
-            RetainedEnd::Bytes => bytes,
-            _ => 1,
-        };
-        oldest.of_part = oldest.of_part.saturating_sub(counted);
+        oldest.of_part = oldest.of_part.minus(count_of(self.end)(counts));
         true
     }
 }
 
 impl RuleFound {
-    fn handle_old(&mut self, from: RetainedSince, message: &RetainedView<'_>) {
+    fn handle_old(&mut self, from: RetainedSince, message: &RetainedView<'_>, counts: RuleTotals) {
         if self.oldest.len() == FEW {
             if self
                 .oldest
@@ -209,51 +208,47 @@ impl RuleFound {
             from,
             topic: message.topic.into(),
             since: message.since,
-            bytes: message.bytes,
+            counts,
         });
     }
 
     /// What the shard has too much of, by what the node holds: messages first, and bytes when there are no more messages than
     /// there may be.
-    fn excess(&self, held: &HeldByRule) -> Option<(RetainedEnd, u64)> {
+    fn excess(&self, held: &HeldByRule) -> Option<(RetainedEnd, RetainedAmount)> {
         let of = |end, most: Option<NonZero<u64>>| {
             let count = count_of(end);
             let all = count(&held.all);
-            let excess = all.saturating_sub(most?.get());
+            let excess = all.minus(RetainedAmount(most?.get()));
             // The shares of all shards are the excess together, to the message.
-            let up_to = |count: u64| {
-                let share = u128::from(excess) * u128::from(count) / u128::from(all.max(1));
-                u64::try_from(share).unwrap_or(u64::MAX)
+            let up_to = |count: RetainedAmount| {
+                let share = u128::from(excess.0) * u128::from(count.0) / u128::from(all.0.max(1));
+                RetainedAmount(u64::try_from(share).unwrap_or(u64::MAX))
             };
             let below = count(&held.below);
-            let own = up_to(below + count(&self.totals)) - up_to(below);
-            (own > 0).then_some((end, own))
+            let own = up_to(below.plus(count(&self.totals))).minus(up_to(below));
+            (own > RetainedAmount::default()).then_some((end, own))
         };
         of(RetainedEnd::Messages, self.limits.messages)
             .or_else(|| of(RetainedEnd::Bytes, self.limits.bytes))
     }
 
     /// The oldest messages that are so many; `None`: more than are known.
-    fn few(&self, end: RetainedEnd, amount: u64) -> Option<Vec<RetainedAt>> {
+    fn few(&self, end: RetainedEnd, amount: RetainedAmount) -> Option<Vec<RetainedAt>> {
         let mut oldest: Vec<&Old> = self.oldest.iter().collect();
         oldest.sort();
         let mut left = amount;
         let mut few = Vec::new();
         for old in oldest {
-            if left == 0 {
+            if left == RetainedAmount::default() {
                 break;
             }
-            let counted = match end {
-                RetainedEnd::Bytes => old.bytes,
-                _ => 1,
-            };
-            left = left.saturating_sub(counted);
+            left = left.minus(count_of(end)(&old.counts));
             few.push(RetainedAt {
                 topic: old.topic.clone(),
                 since: old.since,
             });
         }
-        (left == 0).then_some(few)
+        (left == RetainedAmount::default()).then_some(few)
     }
 }
 
@@ -302,7 +297,7 @@ mod tests {
                 topic: &topic,
                 since,
                 counts_from: Some(since),
-                bytes: 100,
+                bytes: RetainedAmount(100),
             };
             match look.handle_message(&view) {
                 Some(end) => ends.push(end),
@@ -316,7 +311,7 @@ mod tests {
     fn settle(retention: &Arc<Retention>, mut kept: Kept) -> (Kept, Vec<RetainedEnd>) {
         let (mut cuts, mut ends) = (Vec::new(), Vec::new());
         for _ in 0..20 {
-            let mut look = Look::new(Arc::clone(retention), NOW, &cuts);
+            let mut look = Look::new(Arc::clone(retention), Timestamp(NOW), &cuts);
             kept = look_at(&mut look, kept, &mut ends);
             let totals = look.totals();
             let surplus = look.surplus(|place| {
@@ -401,9 +396,12 @@ mod tests {
         let shards = [4, 1, 9];
         let (mut below, mut removed) = (0, 0);
         for own in shards {
-            let mut look = Look::new(Arc::clone(&retention), NOW, &[]);
+            let mut look = Look::new(Arc::clone(&retention), Timestamp(NOW), &[]);
             look_at(&mut look, topics("a", 1..=own), &mut Vec::new());
-            let of = |messages| RuleTotals { messages, bytes: 0 };
+            let of = |messages| RuleTotals {
+                messages: RetainedAmount(messages),
+                bytes: RetainedAmount(0),
+            };
             let held = HeldByRule {
                 all: of(shards.iter().sum()),
                 below: of(below),
@@ -421,12 +419,12 @@ mod tests {
 
     #[test]
     fn a_message_of_unknown_age_is_as_old_as_the_look() {
-        let mut look = Look::new(retention(Vec::new(), 1), NOW, &[]);
+        let mut look = Look::new(retention(Vec::new(), 1), Timestamp(NOW), &[]);
         let view = RetainedView {
             topic: "a",
             since: RetainedSince::default(),
             counts_from: None,
-            bytes: 1,
+            bytes: RetainedAmount(1),
         };
         assert_eq!(look.handle_message(&view), None);
         assert!(look.has_ageless);
