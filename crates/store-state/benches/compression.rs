@@ -5,7 +5,7 @@
 //! followers get it, its bytes as an LZ4 block (`lz4_flex`, as the tables use it), and the ns per message to compress it and to decompress it. Each time is the least
 //! of twenty rounds, so that the work of others on the machine does not count.
 //!
-//! Decision 41 has the figures and says what follows from them.
+//! Decision 43 has the figures and says what follows from them.
 
 #![expect(clippy::print_stdout, reason = "a benchmark reports by printing")]
 #![expect(clippy::unwrap_used, reason = "a benchmark may fail")]
