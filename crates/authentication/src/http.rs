@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use config::HttpAuthenticatorConfig;
 use http_body_util::Full;
+use http_client::HttpClient;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request};
 use parking_lot::Mutex;
@@ -29,7 +30,6 @@ use zeroize::Zeroizing;
 
 use crate::authenticator::{Asked, Authenticator, Opinion};
 use crate::file;
-use crate::http_client::HttpClient;
 use answer::{Answer, Reply};
 use authentication_api::Credentials;
 use breaker::Breaker;

@@ -12,7 +12,6 @@
 
 mod acl;
 mod authenticator;
-mod causes;
 mod chain;
 mod control_users;
 mod failure_log;
@@ -22,7 +21,6 @@ mod file;
 pub mod fuzzing;
 mod hash_threads;
 mod http;
-mod http_client;
 mod jwt;
 mod password_file;
 mod password_hash;
@@ -32,7 +30,6 @@ mod salted_sha;
 mod scram;
 mod scram_keys;
 mod service;
-mod tls_client;
 mod tls_identity;
 mod users;
 

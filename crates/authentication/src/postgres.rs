@@ -15,17 +15,16 @@ use std::sync::Arc;
 
 use authorization::{LoginRule, Rules};
 use config::PostgresConfig;
+use http_client::{authorities, tls_client, with_causes};
 use parking_lot::Mutex;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::types::FromSql;
 use tokio_postgres::{Config, Row};
 
 use crate::authenticator::{Asked, Authenticator, Opinion};
-use crate::causes::with_causes;
 use crate::file;
 use crate::hash_threads::HashThreads;
 use crate::password_hash::PasswordHash;
-use crate::tls_client::{authorities, tls_client};
 use authentication_api::{Credentials, DatabaseUser, Denial, Identity, Secret};
 use pool::{Pool, Queries};
 use tls::Tls;

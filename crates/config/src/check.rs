@@ -52,6 +52,16 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
             ));
         }
     }
+    if let Some(url) = &config.telemetry.otlp.url
+        && !["https://", "http://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+    {
+        conflicts.push((
+            "telemetry.otlp.url",
+            format!("expected a URL that begins with https:// or http://, found {url}"),
+        ));
+    }
     let server = &config.mqtt_server_config;
     if let Some(unix) = (server.unix_listeners.iter()).find(|l| l.permissions().is_none()) {
         conflicts.push((

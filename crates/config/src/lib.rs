@@ -12,6 +12,7 @@
 //! `load.rs` for precedence.
 
 mod address;
+mod attributes;
 mod catalog;
 mod check;
 mod cpu_share;
@@ -34,6 +35,7 @@ mod reload;
 mod setting;
 
 pub use address::{Endpoint, Endpoints, Host, Hosts};
+pub use attributes::Attributes;
 pub use cpu_share::CpuShare;
 pub use generated::{example, reference};
 pub use listed::Listed;
@@ -49,11 +51,11 @@ pub use options::{
     ControlMode, DEFAULT_CLASS, DenyPublishV3, ForwardedConfig, ForwardedHeader, HttpAnonymous,
     HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
-    NodeLimits, Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull,
-    RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy,
+    NodeLimits, OtlpConfig, Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion,
+    QueueFull, RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy,
     SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
-    TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig,
-    WssListenerConfig,
+    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

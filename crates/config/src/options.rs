@@ -7,6 +7,7 @@
 mod classes;
 mod listeners;
 mod security;
+mod telemetry;
 
 use std::{
     net::IpAddr,
@@ -36,6 +37,7 @@ pub use security::{
     ControlConfig, ControlMode, DenyPublishV3, HttpAuthenticatorConfig, JwtConfig, JwtFrom,
     Permission, PostgresConfig, SessionOfAnotherUser,
 };
+pub use telemetry::{OtlpConfig, TelemetryConfig};
 
 /// The largest packet that can be allowed, in bytes. MQTT could announce 268,435,455 (5.0 §2.1.4), but a message
 /// must fit into one entry of the stores' logs, and that into one frame between nodes.
@@ -153,6 +155,7 @@ options! {
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;
         group "attention" => attention: AttentionConfig;
+        group "telemetry" => telemetry: TelemetryConfig;
         group "stop" => stop: StopConfig;
     }
 

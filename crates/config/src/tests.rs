@@ -1146,6 +1146,8 @@ fn exactly_these_options_reload() {
         "http.administrators",
         "http.anonymous",
         "http.hosts",
+        "telemetry.otlp.headersFile",
+        "telemetry.otlp.caFile",
     ];
     let fixed = [
         "limits.node.recentDrops",

@@ -3,11 +3,11 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use http_body_util::Full;
+use http_client::HttpClient;
 use hyper::{Request, StatusCode};
 use tokio::time::Instant;
 
 use super::key_server::KeyServer;
-use crate::http_client::HttpClient;
 
 /// The largest key set that is read.
 const MAX_SET_BYTES: usize = 1024 * 1024;

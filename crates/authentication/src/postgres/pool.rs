@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use authorization::MAX_LOGIN_RULES;
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use http_client::with_causes;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -17,7 +18,6 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Socket, Statement};
 
 use super::tls::Tls;
-use crate::causes::with_causes;
 
 /// What is asked of the database, and how long that may take.
 #[derive(Debug)]

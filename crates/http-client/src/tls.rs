@@ -1,4 +1,4 @@
-//! TLS towards the servers that authenticators ask. Their certificates are always verified.
+//! TLS towards other servers. Their certificates are always verified.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 
 /// TLS that trusts these authorities.
-pub(crate) fn tls_client(authorities: RootCertStore) -> ClientConfig {
+pub fn tls_client(authorities: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider knows TLS 1.2 and 1.3")
@@ -20,7 +20,7 @@ pub(crate) fn tls_client(authorities: RootCertStore) -> ClientConfig {
 ///
 /// # Errors
 /// A file that cannot be read or holds no certificate; a system that has none.
-pub(crate) fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
+pub fn authorities(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
     match ca_file {
         Some(file) => authorities_of_file(file),
         None => authorities_of_system(),

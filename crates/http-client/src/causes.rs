@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// The error's own words and those of its causes, as `a: b: c`. Libraries say little in the first.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client for one address: what `http` asks, and where `jwt` gets its keys.
+//! An HTTP/1.1 client for one address.
 //!
 //! Purpose: a request is answered, or has failed at its deadline.
 //!
@@ -20,7 +20,7 @@ use rustls::RootCertStore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::causes::with_causes;
-use crate::tls_client::{authorities, tls_client};
+use crate::tls::{authorities, tls_client};
 
 /// How long a connection is kept for the next request: less than the five seconds after which common
 /// servers close it, so that a request does not meet the close.
@@ -28,7 +28,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
 /// A client for one address. Must be used within a tokio runtime.
 #[derive(Debug)]
-pub(crate) struct HttpClient {
+pub struct HttpClient {
     url: Uri,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     max_answer: usize,
@@ -36,7 +36,7 @@ pub(crate) struct HttpClient {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum HttpError {
+pub enum HttpError {
     /// It was not complete at the deadline.
     Deadline,
     /// It is larger than so many bytes.
@@ -60,11 +60,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// A `url` that is none, or of another scheme, or has a user name in it; a `caFile` that cannot be read.
-    pub(crate) fn open(
-        url: &str,
-        ca_file: Option<&Path>,
-        max_answer: usize,
-    ) -> Result<Self, String> {
+    pub fn open(url: &str, ca_file: Option<&Path>, max_answer: usize) -> Result<Self, String> {
         let url: Uri = url.parse().map_err(|error| format!("url: {error}"))?;
         if url
             .authority()
@@ -87,11 +83,26 @@ impl HttpClient {
         })
     }
 
+    /// The client of another address on the same server, with the same connections: `path` is appended to that of this
+    /// client, with one `/` between them.
+    ///
+    /// # Errors
+    /// The result is no URL.
+    pub fn below(&self, path: &str) -> Result<Self, String> {
+        let base = self.url.to_string();
+        let url = format!("{}/{path}", base.trim_end_matches('/'));
+        Ok(Self {
+            url: url.parse().map_err(|error| format!("url: {error}"))?,
+            client: self.client.clone(),
+            max_answer: self.max_answer,
+        })
+    }
+
     /// Sends a request to the address; its own URI does not count.
     ///
     /// # Errors
     /// [`HttpError`]
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
         deadline: Instant,
