@@ -176,6 +176,31 @@ need_kubernetes() {
     rm -rf "$built"
 }
 
+# The collector of OpenTelemetry for the tests, in HERALD_OTELCOL: Go builds it from the module proxy, once. On two cores that takes
+# about two minutes; the program has 38 MB. For another version, change tests/blackbox/collector/go.mod, and run `go mod tidy -e` there:
+# the proxy lacks a module that only tests of the collector need.
+need_otelcol() {
+    sources="$root/tests/blackbox/collector"
+    otelcol_version=$(sed -n 's/^\tgo.opentelemetry.io\/collector\/otelcol v//p' "$sources/go.mod" | head -n 1)
+    sum=$(cat "$sources/go.mod" "$sources/main.go" | sha256sum | cut -c1-12)
+    HERALD_OTELCOL="$(cache_dir)/otelcol-$otelcol_version-$sum"
+    export HERALD_OTELCOL
+    [ ! -x "$HERALD_OTELCOL" ] || return 0
+    need_go
+    echo "building the collector of OpenTelemetry $otelcol_version, which takes some minutes" >&2
+    built=$(mktemp -d)
+    # It may want a newer Go than the tests, which fetches itself.
+    (cd "$sources" && env -u GOROOT GOTOOLCHAIN=auto GOFLAGS=-mod=readonly CGO_ENABLED=0 \
+        "$go" build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$built/otelcol" .) || {
+        rm -rf "$built"
+        fail "the collector of OpenTelemetry $otelcol_version cannot be built from the Go module proxy"
+    }
+    mkdir -p "$(dirname "$HERALD_OTELCOL")"
+    # Whole, or not at all.
+    cp "$built/otelcol" "$HERALD_OTELCOL.new.$$" && mv "$HERALD_OTELCOL.new.$$" "$HERALD_OTELCOL"
+    rm -rf "$built"
+}
+
 # mosquitto_passwd comes with a broker whose service would be started, now or after the next boot: only the
 # program is taken from the package.
 need_mosquitto_passwd() {

@@ -7,6 +7,7 @@ root=$(CDPATH='' cd -- ../.. && pwd)
 need_mosquitto_passwd
 need_mosquitto
 need_prometheus
+need_otelcol
 need_helm
 ./setup.sh
 need_broker

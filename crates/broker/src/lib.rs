@@ -43,6 +43,7 @@ mod memory;
 mod metrics;
 mod net_stats;
 mod node;
+mod otlp;
 mod pace;
 mod peers;
 mod people;
@@ -117,6 +118,7 @@ use stop::StopPlan;
 use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
+use telemetry::{Exporter, LogLines};
 use upgrade::{HasLevels, NameOf, Upgrade};
 
 /// What the file of the HTTP port's token is called in messages.
@@ -162,9 +164,10 @@ pub struct Broker {
     http_address: Option<SocketAddr>,
     http_tls: Option<HttpTls>,
     stop: StopPlan,
+    exporter: Option<Arc<Exporter>>,
 }
 
-/// How a process ends before, or without, [`Broker::shutdown`] being called for.
+/// What a node is given by its process, and how the process ends before, or without, [`Broker::shutdown`] being called for.
 pub struct Ends {
     /// When it becomes true, a node that waits for its cluster does not start.
     pub give_up: Arc<AtomicBool>,
@@ -172,6 +175,8 @@ pub struct Ends {
     pub left: Box<dyn Fn() + Send + Sync>,
     /// The commit that the program was built from, which the other nodes are told.
     pub commit: &'static str,
+    /// Log lines of the process that the node pushes to a collector of OpenTelemetry, if the log keeps any.
+    pub log_lines: Option<Arc<LogLines>>,
 }
 
 /// What a person says of the data folder at one start; no file keeps it.
@@ -190,6 +195,7 @@ impl Default for Ends {
             give_up: Arc::default(),
             left: Box::new(|| {}),
             commit: "unknown",
+            log_lines: None,
         }
     }
 }
@@ -226,6 +232,7 @@ impl Broker {
             give_up,
             left: after,
             commit,
+            log_lines,
         } = ends;
         let left = left::begin_anew(config)?;
         let is_member = config.data_dir.join(cluster::RECORD).exists();
@@ -242,7 +249,15 @@ impl Broker {
             );
         }
         if !config.cluster_config.is_enabled() {
-            return Self::start_node(config, (folder, port), None, None, after, |_| {});
+            let connect = |_: &Arc<Node>| {};
+            return Self::start_node(
+                config,
+                (folder, port),
+                None,
+                None,
+                (after, log_lines),
+                connect,
+            );
         }
         if folder.has_founded() && !config.bootstrap && !is_member {
             return Err(StartError::NotEmpty(config.data_dir.clone()));
@@ -272,7 +287,7 @@ impl Broker {
             (folder, port),
             Some(place),
             clustered,
-            after,
+            (after, log_lines),
             |_| {},
         )
     }
@@ -288,7 +303,14 @@ impl Broker {
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
         let left = Ends::default().left;
-        Self::start_node(config, (folder, port), Some(place), None, left, connect)
+        Self::start_node(
+            config,
+            (folder, port),
+            Some(place),
+            None,
+            (left, None),
+            connect,
+        )
     }
 
     fn start_node(
@@ -296,7 +318,7 @@ impl Broker {
         (folder, port): (Folder, HttpPort),
         place: Option<Place<PeerLinks>>,
         clustered: Option<Arc<Clustered>>,
-        left: Box<dyn Fn() + Send + Sync>,
+        (left, log_lines): (Box<dyn Fn() + Send + Sync>, Option<Arc<LogLines>>),
         connect: impl FnOnce(&Arc<Node>),
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
@@ -307,6 +329,7 @@ impl Broker {
         });
         let authentication = Authentication::open(&config.authentication, Arc::clone(&view))
             .map_err(StartError::Authentication)?;
+        let exporter = otlp::open(&config.telemetry, folder.node(), log_lines)?;
         let (listeners, sockets) = Listeners::open(&config.mqtt_server_config)?;
         let loops = config
             .event_loops
@@ -355,6 +378,9 @@ impl Broker {
             Some(place) => node.among(place),
             None => node,
         };
+        if let Some(exporter) = &exporter {
+            node.rim.set_telemetry(Arc::clone(exporter.counts()));
+        }
         configure_rights(&node.rim.rights, &config.http)?;
         let age = &node.rim.control.age;
         age.configure(config.control.refuse_stale_after);
@@ -435,6 +461,7 @@ impl Broker {
             Arc::clone(&node),
             Arc::clone(&inspect),
             (upgrade, spreading),
+            exporter.clone(),
         );
         let side = Side::start("beside", side);
         let side = side.map_err(StartError::System)?;
@@ -477,6 +504,7 @@ impl Broker {
             http_address,
             http_tls,
             stop: StopPlan::new(config),
+            exporter,
         })
     }
 
@@ -530,6 +558,9 @@ impl Broker {
         }
         if let Some(store) = self.node.opened_store() {
             split_scripts::reload(&store.splits().scripts(), config, &mut reread);
+        }
+        if let Some(exporter) = &self.exporter {
+            otlp::reload(exporter, &config.telemetry, &mut reread);
         }
         rules_of_all::replace(&self.node, |_| settings);
         Ok(reread)
@@ -633,6 +664,8 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     problems.extend(read_settings(config).err().map(StartError::Rules));
     problems.extend(configure_rights(&Rights::default(), &config.http).err());
     problems.extend(HttpTls::open(&config.http).err());
+    let exporter = Exporter::check(&config.telemetry);
+    problems.extend(exporter.err().map(StartError::Telemetry));
     problems.extend(ban_file(config, None).err());
     problems.extend(split_scripts::read(config).err().into_iter().flatten());
     if config.cluster_config.is_enabled() {
@@ -953,7 +986,9 @@ async fn beside_loops(
     node: Arc<Node>,
     inspect: Arc<Inspect>,
     (upgrade, spreading): (Arc<Upgrade>, Option<Arc<Spreading>>),
+    exporter: Option<Arc<Exporter>>,
 ) {
+    let pushed = Arc::clone(&inspect);
     tokio::select! {
         () = record_history(Arc::clone(&inspect)) => {}
         () = tell_changes(inspect) => {}
@@ -966,6 +1001,7 @@ async fn beside_loops(
         () = spreading::run(spreading) => {}
         () = rules_of_all::run(&node) => {}
         () = audit_sending::run(&node) => {}
+        () = otlp::run(exporter, &pushed) => {}
     }
 }
 

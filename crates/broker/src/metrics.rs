@@ -33,6 +33,7 @@ use broker_core::{BrokerStats, ClosedBeforeConnect, HeldReason, sum};
 
 use crate::latency_metrics::encode_latency;
 use crate::net_stats::sum_net;
+use crate::otlp::PushCollector;
 use crate::process_metrics::ProcessCollector;
 use crate::queue_metrics::encode_queues;
 
@@ -42,6 +43,7 @@ pub(crate) fn registry(node: Arc<Node>, listeners: &[Listening]) -> Registry {
     let own = registry.sub_registry_with_prefix("heraldmq");
     own.register_collector(Box::new(NodeCollector(Arc::clone(&node))));
     own.register_collector(Box::new(CertificateCollector::new(listeners)));
+    own.register_collector(Box::new(PushCollector(Arc::clone(&node))));
     let process = registry.sub_registry_with_prefix("process");
     process.register_collector(Box::new(ProcessCollector(node)));
     registry
@@ -1288,7 +1290,9 @@ mod tests {
              buffers for clients whose `Accept` header prefers them (histograms then have native buckets too). Names that end\n\
              in `_bytes` or `_seconds` have that unit, all others are counts; those in `_total` only grow. This\n\
              page is generated: `UPDATE_GENERATED=1 cargo test -p herald-broker metrics` writes it.\n\n\
-             | Name | Kind | Labels | Meaning |\n|---|---|---|---|\n",
+             The last column has the name and, in the notation of UCUM, the unit of the metric in pushes to\n\
+             [OpenTelemetry](../operate/opentelemetry.md).\n\n\
+             | Name | Kind | Labels | Meaning | OpenTelemetry |\n|---|---|---|---|---|\n",
         );
         let exposition = exposition();
         let lines: Vec<&str> = exposition.lines().collect();
@@ -1308,10 +1312,16 @@ mod tests {
                     .map(|label| format!("`{label}`"))
                     .collect();
                 let labels = labels.join(", ");
+                let pushed = telemetry::otlp_metric(name, kind).unwrap();
+                let unit = match &*pushed.unit {
+                    "" => String::new(),
+                    unit => format!(", `{unit}`"),
+                };
                 writeln!(
                     page,
-                    "| `{name}` | {kind} | {labels} | {} |",
-                    text.trim_end_matches('.')
+                    "| `{name}` | {kind} | {labels} | {} | `{}`{unit} |",
+                    text.trim_end_matches('.'),
+                    pushed.name,
                 )
                 .unwrap();
             }
@@ -1334,6 +1344,21 @@ mod tests {
             let family = parts.iter().find_map(|part| name.strip_suffix(part));
             assert!(described(name) || family.is_some_and(described), "{sample}");
         }
+    }
+
+    #[test]
+    fn each_metric_has_a_name_of_its_own_in_pushes() {
+        let mut names = std::collections::BTreeMap::new();
+        let exposition = exposition();
+        let described = exposition
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "));
+        for (name, kind) in described.filter_map(|line| line.split_once(' ')) {
+            let pushed = telemetry::otlp_metric(name, kind).expect(name);
+            let other = names.insert(pushed.name, name);
+            assert_eq!(other, None, "{name}");
+        }
+        assert!(names.len() > 100, "{}", names.len());
     }
 
     #[test]

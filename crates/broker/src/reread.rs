@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{AuthenticationConfig, Config, ListenerView, SslConfig};
+use config::{AuthenticationConfig, Config, ListenerView, SslConfig, TelemetryConfig};
 
 /// The files that a reload was to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,6 +36,12 @@ pub(crate) fn rules(config: &Config) -> Vec<PathBuf> {
 /// The files of the token and of the keys of the HTTP port.
 pub(crate) fn http_keys(config: &Config) -> Vec<PathBuf> {
     let files = [&config.http.token_file, &config.http.key_file];
+    files.into_iter().flatten().cloned().collect()
+}
+
+/// The files of the exporter for OpenTelemetry.
+pub(crate) fn telemetry(config: &TelemetryConfig) -> Vec<PathBuf> {
+    let files = [&config.otlp.headers_file, &config.otlp.ca_file];
     files.into_iter().flatten().cloned().collect()
 }
 

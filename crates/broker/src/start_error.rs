@@ -57,6 +57,8 @@ pub enum StartError {
     Member(PathBuf),
     /// The node of the data folder has left its cluster, so it founds none, and the configuration has nobody to join.
     FoundsNone(PathBuf),
+    /// Nothing can be pushed to the collector of OpenTelemetry.
+    Telemetry(telemetry::OpenError),
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -103,6 +105,7 @@ impl fmt::Display for StartError {
                  clusterConfig.seedEndpoints or clusterDomainName, or remove the file `left` to have it found a new cluster",
                 folder.display()
             ),
+            Self::Telemetry(source) => write!(f, "cannot set up OpenTelemetry: {source}"),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -121,6 +124,7 @@ impl std::error::Error for StartError {
             Self::Folder(source) => Some(source),
             Self::Cluster(source) => Some(source),
             Self::Welcome(_) | Self::NotEmpty(_) | Self::Member(_) | Self::FoundsNone(_) => None,
+            Self::Telemetry(source) => Some(source),
             Self::Store(source) => Some(source),
         }
     }
@@ -140,6 +144,7 @@ impl StartError {
             Self::Authentication(_)
             | Self::Certificate { .. }
             | Self::Rules(_)
+            | Self::Telemetry(_)
             | Self::File { .. }
             | Self::Member(_)
             | Self::FoundsNone(_) => true,

@@ -23,6 +23,7 @@ use signal_hook::{
     flag,
     iterator::Signals,
 };
+use telemetry::LogLines;
 use tracing::{error, info, warn};
 
 use crate::failure::Failure;
@@ -76,7 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     } = arguments
         .load()
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    let log = logging::start(&config.log).map_err(Failure::Usage)?;
+    let otlp = &config.telemetry.otlp;
+    let log_lines = (otlp.is_enabled() && otlp.logs).then(|| Arc::new(LogLines::new()));
+    let log = logging::start(&config.log, log_lines.clone()).map_err(Failure::Usage)?;
     for warning in warnings {
         warn!("{warning}");
     }
@@ -102,6 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         give_up: Arc::clone(&give_up),
         // No more signals are waited for.
         left: Box::new(move || handle.close()),
+        log_lines,
     };
     let word = match arguments.accept_folder {
         true => FolderWord::Accepted,

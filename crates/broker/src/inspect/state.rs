@@ -103,6 +103,11 @@ impl Inspect {
         })
     }
 
+    /// The metrics of the node.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// What the node is configured with: at the first time all of it, later what was loaded again.
     pub(crate) fn show_settings(&self, loaded: Listing) {
         let mut settings = self.settings.write();

@@ -1,8 +1,10 @@
 //! The log: lines or JSON objects on standard error, with a level that can change while running.
 
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use config::{LogConfig, LogFormat};
+use telemetry::{LogLayer, LogLines};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, filter::LevelFilter, fmt, layer::SubscriberExt, reload,
     util::SubscriberInitExt,
@@ -14,11 +16,11 @@ const QUIET: &str = "openraft=error,raft_engine=warn,lsm_tree=warn";
 /// Changes the level of the running log.
 pub(crate) struct Handle(reload::Handle<EnvFilter, Registry>);
 
-/// Starts the log of this process.
+/// Starts the log of this process. `kept`: where lines at WARN and ERROR are kept as well, if anywhere.
 ///
 /// # Errors
 /// What is wrong with `log.level`.
-pub(super) fn start(config: &LogConfig) -> Result<Handle, String> {
+pub(super) fn start(config: &LogConfig, kept: Option<Arc<LogLines>>) -> Result<Handle, String> {
     let (filter, handle) = reload::Layer::new(filter(&config.level)?);
     // Without `log_internal_errors(false)`, a log that nobody reads any more would end the process:
     // the complaint about the failed write is itself printed with a macro that panics.
@@ -37,6 +39,10 @@ pub(super) fn start(config: &LogConfig) -> Result<Handle, String> {
             .with_writer(io::stderr)
             .log_internal_errors(false)
             .boxed(),
+    };
+    let lines = match kept {
+        Some(kept) => lines.and_then(LogLayer::new(kept)).boxed(),
+        None => lines,
     };
     tracing_subscriber::registry()
         .with(filter)
