@@ -378,9 +378,6 @@ impl Broker {
             Some(place) => node.among(place),
             None => node,
         };
-        if let Some(exporter) = &exporter {
-            node.rim.set_telemetry(Arc::clone(exporter.counts()));
-        }
         configure_rights(&node.rim.rights, &config.http)?;
         let age = &node.rim.control.age;
         age.configure(config.control.refuse_stale_after);
@@ -452,6 +449,9 @@ impl Broker {
             name: clustered::node_name(config),
             listeners: listeners.listening(),
             alarms: Alarms::open(&config.data_dir, &config.attention),
+            pushes: exporter
+                .as_deref()
+                .map(|exporter| Arc::clone(exporter.counts())),
         };
         let access = NodeAccess::new(Arc::clone(&node));
         let inspect = Inspect::new(&node, control, ban_file, about);

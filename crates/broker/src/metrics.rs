@@ -20,6 +20,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats, Verdict};
 use store_state::api::{PerStore, StoreId};
+use telemetry::Counts;
 
 use crate::certificate_metrics::CertificateCollector;
 use crate::clustered::name_of;
@@ -37,13 +38,17 @@ use crate::otlp::PushCollector;
 use crate::process_metrics::ProcessCollector;
 use crate::queue_metrics::encode_queues;
 
-/// The registry of a node, for the text format of Prometheus (OpenMetrics).
-pub(crate) fn registry(node: Arc<Node>, listeners: &[Listening]) -> Registry {
+/// The registry of a node, and of its pushes to OpenTelemetry if it makes any, for the text format of Prometheus (OpenMetrics).
+pub(crate) fn registry(
+    node: Arc<Node>,
+    listeners: &[Listening],
+    pushes: Option<Arc<Counts>>,
+) -> Registry {
     let mut registry = Registry::default();
     let own = registry.sub_registry_with_prefix("heraldmq");
     own.register_collector(Box::new(NodeCollector(Arc::clone(&node))));
     own.register_collector(Box::new(CertificateCollector::new(listeners)));
-    own.register_collector(Box::new(PushCollector(Arc::clone(&node))));
+    own.register_collector(Box::new(PushCollector(pushes)));
     let process = registry.sub_registry_with_prefix("process");
     process.register_collector(Box::new(ProcessCollector(node)));
     registry
@@ -1280,7 +1285,7 @@ mod tests {
             certificate: Arc::new(RwLock::new(Some(facts))),
         };
         let node = Arc::new(Node::new(options, process));
-        text(&registry(node, &[listening])).unwrap()
+        text(&registry(node, &[listening], None)).unwrap()
     }
 
     fn page() -> String {

@@ -13,7 +13,6 @@ use net::{Clock, LoopStats, Remote};
 use net_api::PeerAddress;
 use parking_lot::Mutex;
 use store::Store;
-use telemetry::Counts;
 
 use crate::audit_notes::AuditNotes;
 use crate::cluster_bans::ClusterBans;
@@ -78,8 +77,6 @@ pub(crate) struct Process {
     /// What each loop counts of its connections.
     pub(crate) net: Box<[Arc<LoopStats>]>,
     sys: Mutex<SysTopics>,
-    /// What became of pushes to a collector of OpenTelemetry; only if there are any.
-    telemetry: OnceLock<Arc<Counts>>,
 }
 
 impl Process {
@@ -115,7 +112,6 @@ impl Process {
                 .map(|_| Arc::new(LoopStats::new(listeners)))
                 .collect(),
             sys: Mutex::default(),
-            telemetry: OnceLock::new(),
         }
     }
 
@@ -136,17 +132,6 @@ impl Process {
     /// The node's membership in its cluster, if it has one.
     pub(crate) fn clustered(&self) -> Option<&Arc<Clustered>> {
         self.clustered.get()
-    }
-
-    /// The node pushes to a collector of OpenTelemetry.
-    pub(crate) fn set_telemetry(&self, counts: Arc<Counts>) {
-        // A second time changes nothing.
-        let _ = self.telemetry.set(counts);
-    }
-
-    /// What became of pushes to a collector of OpenTelemetry, if there are any.
-    pub(crate) fn telemetry(&self) -> Option<&Arc<Counts>> {
-        self.telemetry.get()
     }
 
     /// The node has its bans in common with others.

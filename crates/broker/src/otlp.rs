@@ -14,7 +14,6 @@ use prometheus_client::metrics::counter::ConstCounter;
 use telemetry::{About, Counts, Exporter, Failure, LogLines, Signal};
 
 use crate::inspect::Inspect;
-use crate::node::Node;
 use crate::reread::{self, Reread};
 use crate::start_error::StartError;
 
@@ -45,7 +44,7 @@ pub(crate) fn open(
 pub(crate) async fn run(exporter: Option<Arc<Exporter>>, inspect: &Inspect) {
     match exporter {
         Some(exporter) => {
-            let snapshot = || encode(inspect.registry()).unwrap_or_default();
+            let snapshot = || encode(&inspect.registry).unwrap_or_default();
             exporter.run(snapshot).await;
         }
         None => std::future::pending().await,
@@ -67,11 +66,11 @@ pub(crate) fn reload(exporter: &Exporter, config: &TelemetryConfig, reread: &mut
 
 /// What became of the pushes of a node; zeros without an exporter.
 #[derive(Debug)]
-pub(crate) struct PushCollector(pub(crate) Arc<Node>);
+pub(crate) struct PushCollector(pub(crate) Option<Arc<Counts>>);
 
 impl Collector for PushCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let counts = self.0.rim.telemetry().map(|counts| &**counts);
+        let counts = self.0.as_deref();
         let by_signal: [(&str, &str, fn(&Counts, Signal) -> u64); 2] = [
             (
                 "telemetry_pushes",

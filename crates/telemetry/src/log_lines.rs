@@ -54,10 +54,9 @@ impl LogLines {
         let mut ring = self.ring.lock();
         ring.bytes += size;
         ring.lines.push_back((line, size));
-        while ring.lines.len() > MAX_LINES || ring.bytes > MAX_LINE_BYTES {
-            let Some((_, size)) = ring.lines.pop_front() else {
-                break;
-            };
+        while (ring.lines.len() > MAX_LINES || ring.bytes > MAX_LINE_BYTES)
+            && let Some((_, size)) = ring.lines.pop_front()
+        {
             ring.bytes -= size;
             dropped += 1;
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use config::Listing;
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
+use telemetry::Counts;
 use tokio::sync::Semaphore;
 
 use super::walks::Walks;
@@ -32,7 +33,7 @@ pub(crate) struct Inspect {
     pub(super) node: Arc<Node>,
     pub(crate) control: Arc<dyn ClusterControl>,
     pub(super) ban_file: Arc<BanFile>,
-    pub(super) registry: Registry,
+    pub(crate) registry: Registry,
     /// What people call this node.
     pub(super) name: String,
     pub(super) listeners: Vec<Listening>,
@@ -63,6 +64,8 @@ pub(crate) struct About {
     pub(crate) upgrade: Arc<Upgrade>,
     /// Its alarms of before the start.
     pub(crate) alarms: Alarms,
+    /// What became of pushes to a collector of OpenTelemetry, if there are any.
+    pub(crate) pushes: Option<Arc<Counts>>,
 }
 
 impl fmt::Debug for Inspect {
@@ -83,9 +86,10 @@ impl Inspect {
             listeners,
             upgrade,
             alarms,
+            pushes,
         } = about;
         Arc::new(Self {
-            registry: crate::metrics::registry(Arc::clone(node), &listeners),
+            registry: crate::metrics::registry(Arc::clone(node), &listeners, pushes),
             node: Arc::clone(node),
             control,
             ban_file,
@@ -101,11 +105,6 @@ impl Inspect {
             walks: Walks::default(),
             password_checks: Semaphore::new(1),
         })
-    }
-
-    /// The metrics of the node.
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// What the node is configured with: at the first time all of it, later what was loaded again.
