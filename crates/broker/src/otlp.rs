@@ -68,10 +68,13 @@ pub(crate) fn reload(exporter: &Exporter, config: &TelemetryConfig, reread: &mut
 #[derive(Debug)]
 pub(crate) struct PushCollector(pub(crate) Option<Arc<Counts>>);
 
+/// A count of what became of a signal.
+type CountOf = fn(&Counts, Signal) -> u64;
+
 impl Collector for PushCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let counts = self.0.as_deref();
-        let by_signal: [(&str, &str, fn(&Counts, Signal) -> u64); 2] = [
+        let by_signal: [(&str, &str, CountOf); 2] = [
             (
                 "telemetry_pushes",
                 "Pushes that the collector of OpenTelemetry has taken, also in part",
