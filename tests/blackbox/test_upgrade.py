@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from harness import raw
-from harness.broker import BEFORE, BINARY, Broker, run
+from harness.broker import BASE, BEFORE, BINARY, Broker, run
 from harness.raw import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 from harness.wait import until
 
@@ -257,7 +257,7 @@ def test_a_folder_of_the_version_before_is_gone_on_with(number, between, tmp_pat
 
 
 # The level of this version.
-NEWEST = 7
+NEWEST = 8
 
 
 def format_of(data) -> str:
@@ -350,3 +350,31 @@ def test_a_folder_goes_there_and_back_until_the_level_is_raised(is_empty, number
 def verify(data, binary=BINARY):
     got = run("store", "verify", data, binary=binary)
     assert got.returncode == 0, got.stdout + got.stderr
+
+
+def test_rules_for_retained_messages_wait_for_the_level_and_count_from_then(tmp_path, name):
+    data, token = tmp_path / "data", tmp_path / "token"
+    token.write_text("for-tests-only")
+    with Broker(data_dir=data, binary=BEFORE) as broker, broker.client("publisher") as publisher:
+        for number in range(5):
+            publisher.published(f"{name}/{number}", b"x", qos=1, retain=True)
+        end(broker, signal.SIGTERM)
+    config = {**BASE, "retain": {"maxAgeSeconds": 1}}
+    with Broker({"http.tokenFile": token}, config=config, data_dir=data) as broker:
+        broker.key = token.read_text()
+        line = "rules for retained messages do nothing until the level of the cluster is raised"
+        until(lambda: any(found["message"] == line for found in broker.log_lines), what="the log line")
+        with broker.client("publisher") as publisher:
+            publisher.published(f"{name}/new", b"x", qos=1, retain=True)
+        rows = broker.api("/api/v1/retained")["items"]
+        assert len(rows) == 6 and all(row["retained_at"] is None for row in rows)
+        done = finish(broker, token)
+        assert done.returncode == 0, done
+        ended = lambda: broker.metric("heraldmq_retained_removed_total", reason="age")  # noqa: E731
+        until(lambda: ended() == 6, what="the end of all messages")
+        assert broker.api("/api/v1/retained")["items"] == []
+        end(broker, signal.SIGKILL)
+    verify(data)
+    with Broker(data_dir=data) as broker:
+        assert broker.metric("heraldmq_retained_messages") == 0
+        assert not complaints(broker)

@@ -27,6 +27,7 @@ pub(crate) enum Failure {
     /// There is no such client, node or shard. Exit code 3.
     NotFound(String),
     /// A load test ended as planned, and missed what `--require` names. Exit code 4.
+    #[cfg(feature = "bench")]
     Missed(String),
     /// The record is not what it was when it was read. Exit code 5.
     Changed(String),
@@ -50,6 +51,7 @@ impl Failure {
             Self::Usage(message) => (message, 2),
             Self::OldFolder(message) => (message, broker::OLD_FOLDER),
             Self::NotFound(message) => (message, 3),
+            #[cfg(feature = "bench")]
             Self::Missed(message) => (message, 4),
             Self::Changed(message) => (message, 5),
             Self::TimedOut => ("timed out".to_owned(), 27),
