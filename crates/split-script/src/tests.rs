@@ -69,7 +69,7 @@ fn store() -> StoreView {
 
 /// The answer of a script about one shard, in the first second.
 fn ask(text: &str) -> Result<ScriptAnswer, ScriptFault> {
-    let mut script = Script::compile(text)?;
+    let mut script = Script::compile(text)?.without_clock();
     script.begin_second(&node(), &store());
     let shard = shard(100);
     script.decide(&shard, &shard.busyness.unwrap())
@@ -324,7 +324,7 @@ fn view() -> impl Strategy<Value = NodeView> {
 
 /// Whether an example says the same as a built-in policy, in the same words where it does not split.
 fn is_as(name: &str, options: SplitOptions, busyness: Busyness, node: &NodeView) {
-    let mut script = Script::read(&example(name)).unwrap();
+    let mut script = Script::read(&example(name)).unwrap().without_clock();
     let view = StoreView { options, ..store() };
     let shard = Candidate {
         busyness: Some(busyness),
@@ -365,7 +365,7 @@ fn played(by: SplitBy, script: Option<&str>, options: SplitOptions) -> Vec<Playe
     let text = script.map(|name| std::fs::read_to_string(example(name)).unwrap());
     play(StoreId::Inbox, options, &mut || {
         let text = text.as_deref()?;
-        Some(Box::new(Script::compile(text).unwrap()))
+        Some(Box::new(Script::compile(text).unwrap().without_clock()))
     })
 }
 

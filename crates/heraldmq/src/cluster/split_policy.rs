@@ -36,7 +36,7 @@ pub(super) fn run(test: &Test) -> Result<(), Failure> {
     };
     let script = || {
         // An error: the file has become unusable while it is played, and `load` decides.
-        let script = Script::read(&test.file).ok()?;
+        let script = Script::read(&test.file).ok()?.without_clock();
         Some(Box::new(script) as Box<dyn SplitScript>)
     };
     let by_script = play(store, options(SplitBy::Script), &mut { script });
