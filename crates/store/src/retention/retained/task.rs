@@ -67,10 +67,12 @@ impl<M: Kind> RetainedWatch<M> {
             }
             waits_for_level = waits;
             let begun = Instant::now();
-            let look = Look::new(retention, Timestamp(self.listener.now_ms()), &cuts);
-            cuts.clear();
+            let last_cuts = std::mem::take(&mut cuts);
             let look = match can_remove && !keeps_all {
-                true => self.look(look).await,
+                true => {
+                    let now = Timestamp(self.listener.now_ms());
+                    self.look(Look::new(retention, now, &last_cuts)).await
+                }
                 false => None,
             };
             let Some(look) = look else {
@@ -165,10 +167,55 @@ impl<M: Kind> RetainedWatch<M> {
     /// Removes messages, and waits until that is done or refused. False: as of [`carry_out`].
     async fn remove(&self, removals: Removals) -> bool {
         let mut is_done = true;
-        let mut removals = removals.into_iter();
-        while is_done && let Some((end, messages)) = removals.next() {
+        let parts = removals.into_iter();
+        let mut parts = parts.flat_map(|(end, messages)| {
+            let parts = in_parts(messages).into_iter();
+            parts.map(move |part| (end, part))
+        });
+        while is_done && let Some((end, messages)) = parts.next() {
             is_done = carry_out(&self.shard, M::remove_retained(messages, end)).await;
         }
         is_done
+    }
+}
+
+/// What one operation removes each: topics may be long. At least one part, which may be empty.
+fn in_parts(messages: Vec<RetainedAt>) -> Vec<Vec<RetainedAt>> {
+    let mut parts = vec![Vec::new()];
+    let mut bytes = 0;
+    for message in messages {
+        bytes += message.topic.len();
+        match parts.last_mut() {
+            Some(part) if part.is_empty() || bytes <= BYTES_AT_ONCE => part.push(message),
+            _ => {
+                bytes = message.topic.len();
+                parts.push(vec![message]);
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use store_state::retain::RetainedSince;
+
+    use super::*;
+
+    #[test]
+    fn long_topics_go_in_several_operations() {
+        let of = |len: usize| RetainedAt {
+            topic: "x".repeat(len).into(),
+            since: RetainedSince(1),
+        };
+        let lengths = [30_000, 30_000, 30_000, 65_535, 65_536, 1, 2];
+        let parts = in_parts(lengths.map(of).to_vec());
+        let parts: Vec<Vec<usize>> = parts
+            .iter()
+            .map(|part| part.iter().map(|of| of.topic.len()).collect())
+            .collect();
+        let expected: [&[usize]; 5] = [&[30_000, 30_000], &[30_000], &[65_535], &[65_536], &[1, 2]];
+        assert_eq!(parts, expected);
+        assert_eq!(in_parts(Vec::new()), [Vec::new()]);
     }
 }
