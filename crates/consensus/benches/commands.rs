@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use consensus::{
     Applied, Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogOptions, Mark, Nobody,
     StateMachine,
@@ -31,11 +32,11 @@ impl fmt::Display for Batch {
 }
 
 impl Command for Batch {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
+    fn encoded(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
+    fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {
         Ok(Self(Arc::new(bytes.to_vec())))
     }
 

@@ -35,10 +35,12 @@ pub fn record_seeds<C: Command>(commands: &[C]) -> Vec<Vec<u8>> {
         log_id: log_id(3, 7),
         payload: Payload::Normal(command.clone()),
     };
-    let mut seeds: Vec<_> = commands
-        .iter()
-        .map(|command| Record::encode(&entry(command)).as_bytes().to_vec())
-        .collect();
+    let seed = |command: &C| {
+        let mut seed = Vec::new();
+        Record::encode(&entry(command)).put(&mut seed);
+        seed
+    };
+    let mut seeds: Vec<_> = commands.iter().map(seed).collect();
     seeds.push(Mark::default().encode());
     seeds
 }

@@ -44,7 +44,7 @@ pub struct GroupOptions {
     /// Bytes of the log that stay behind a checkpoint, at most about, while a member does not have them.
     /// Beyond, such a member will get a snapshot.
     pub keep_bytes: u64,
-    /// Bytes of written and applied entries that stay in memory; what is not yet both stays in any case.
+    /// Bytes in memory that written and applied entries may take; what is not yet both stays in any case.
     pub tail_bytes: usize,
     /// Bytes of commands that are proposed and not yet applied; further ones wait.
     pub in_flight_bytes: usize,
@@ -60,7 +60,7 @@ impl Default for GroupOptions {
         Self {
             keep: 1_000,
             keep_bytes: 64 << 20,
-            tail_bytes: 1 << 20,
+            tail_bytes: 2 << 20,
             in_flight_bytes: 16 << 20,
             heartbeat: Duration::from_millis(250),
             election: (Duration::from_millis(750), Duration::from_millis(1_500)),

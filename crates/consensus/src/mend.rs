@@ -103,7 +103,7 @@ fn batches(left: &Left, entries: &[Record], behind: &[Record]) -> io::Result<Vec
             batches.push(LogBatch::default());
             bytes = 0;
         }
-        bytes += record.as_bytes().len();
+        bytes += record.len();
         if let Some(batch) = batches.last_mut() {
             let added = batch.add_entries::<Records>(group, std::slice::from_ref(record));
             added.map_err(to_io)?;

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::fmt;
 
+use bytes::Bytes;
 use protobuf::reflect::MessageDescriptor;
 use protobuf::{
     Clear, CodedInputStream, CodedOutputStream, Message, ProtobufResult, UnknownFields,
@@ -23,9 +24,14 @@ const MEMBERSHIP: u8 = 2;
 /// Bytes of a record before its command.
 pub(crate) const HEADER: usize = 17;
 
-/// One entry, encoded.
+/// One entry, encoded. In two parts, so that a command that keeps its bytes shares them.
 #[derive(Clone, PartialEq, Default)]
-pub(crate) struct Record(Vec<u8>);
+pub(crate) struct Record {
+    /// Kind and position; shorter than [`HEADER`] only of bytes that are no record.
+    header: Bytes,
+    /// The command or the members.
+    payload: Bytes,
+}
 
 impl Record {
     pub(crate) fn encode<C: Command>(entry: &Entry<C>) -> Self {
@@ -36,41 +42,57 @@ impl Record {
                 return Self::of_membership(&entry.log_id, membership);
             }
         };
-        let mut out = Vec::with_capacity(HEADER + payload_len_hint(&entry.payload));
-        out.push(kind);
-        put_log_id(&entry.log_id, &mut out);
-        if let Payload::Normal(command) = &entry.payload {
-            command.encode(&mut out);
+        let payload = match &entry.payload {
+            Payload::Normal(command) => command.encoded(),
+            Payload::Blank | Payload::Membership(_) => Bytes::new(),
+        };
+        Self {
+            header: header(kind, &entry.log_id),
+            payload,
         }
-        Self(out)
     }
 
     /// The record of a change of members.
     pub(crate) fn of_membership(log_id: &LogId, membership: &Membership) -> Self {
-        let mut out = vec![MEMBERSHIP];
-        put_log_id(log_id, &mut out);
-        put_membership(membership, &mut out);
-        Self(out)
+        let mut payload = Vec::new();
+        put_membership(membership, &mut payload);
+        Self {
+            header: header(MEMBERSHIP, log_id),
+            payload: payload.into(),
+        }
     }
 
-    /// The bytes that [`Record::as_bytes`] gave, or others: that is found when they are decoded.
+    /// The bytes that [`Record::put`] appended, or others: that is found when they are decoded. They are copied, so that a
+    /// record that is kept does not keep the frame or file that it came in.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.to_vec())
+        let mut header = Bytes::copy_from_slice(bytes);
+        let payload = header.split_off(HEADER.min(bytes.len()));
+        Self { header, payload }
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+    /// Appends its bytes.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.header);
+        out.extend_from_slice(&self.payload);
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.header.len() + self.payload.len()
     }
 
     /// The entry, or why there is none in these bytes.
     pub(crate) fn decode<C: Command>(&self) -> Result<Entry<C>, String> {
-        let mut reader = Reader(&self.0);
         let (kind, log_id) = self.header().ok_or("a record without a header")?;
-        reader.0 = &reader.0[HEADER..];
         let payload = match kind {
             BLANK => Payload::Blank,
-            COMMAND => Payload::Normal(C::decode(reader.0).map_err(|corrupt| corrupt.to_string())?),
-            MEMBERSHIP => Payload::Membership(reader.membership().ok_or("a broken membership")?),
+            COMMAND => {
+                Payload::Normal(C::decode(&self.payload).map_err(|corrupt| corrupt.to_string())?)
+            }
+            MEMBERSHIP => {
+                let members = Reader(&self.payload).membership();
+                Payload::Membership(members.ok_or("a broken membership")?)
+            }
             other => return Err(format!("a record of the unknown kind {other}")),
         };
         Ok(Entry { log_id, payload })
@@ -84,14 +106,23 @@ impl Record {
     /// The members that it makes; `None`: it is something else.
     pub(crate) fn membership(&self) -> Option<Membership> {
         let (kind, _) = self.header()?;
-        let rest = self.0.get(HEADER..).filter(|_| kind == MEMBERSHIP)?;
-        Reader(rest).membership()
+        if kind != MEMBERSHIP {
+            return None;
+        }
+        Reader(&self.payload).membership()
     }
 
     fn header(&self) -> Option<(u8, LogId)> {
-        let mut reader = Reader(&self.0);
+        let mut reader = Reader(&self.header);
         Some((reader.u8()?, reader.log_id()?))
     }
+}
+
+fn header(kind: u8, log_id: &LogId) -> Bytes {
+    let mut header = Vec::with_capacity(HEADER);
+    header.push(kind);
+    put_log_id(log_id, &mut header);
+    header.into()
 }
 
 /// About how many bytes an entry takes in the log and in memory.
@@ -121,39 +152,43 @@ impl MessageExt for Records {
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "record of {} bytes", self.0.len())
+        write!(f, "record of {} bytes", self.len())
     }
 }
 
 impl Clear for Record {
     fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 }
 
 impl Message for Record {
     fn write_to_vec(&self, out: &mut Vec<u8>) -> ProtobufResult<()> {
-        out.extend_from_slice(&self.0);
+        self.put(out);
         Ok(())
     }
 
     fn parse_from_bytes(bytes: &[u8]) -> ProtobufResult<Self> {
-        Ok(Self(bytes.to_vec()))
+        Ok(Self::from_bytes(bytes))
     }
 
     fn merge_from(&mut self, input: &mut CodedInputStream<'_>) -> ProtobufResult<()> {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.put(&mut bytes);
         while !input.eof()? {
-            self.0.push(input.read_raw_byte()?);
+            bytes.push(input.read_raw_byte()?);
         }
+        *self = Self::from_bytes(&bytes);
         Ok(())
     }
 
     fn write_to_with_cached_sizes(&self, out: &mut CodedOutputStream<'_>) -> ProtobufResult<()> {
-        out.write_raw_bytes(&self.0)
+        out.write_raw_bytes(&self.header)?;
+        out.write_raw_bytes(&self.payload)
     }
 
     fn compute_size(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.len()).unwrap_or(u32::MAX)
     }
 
     fn get_cached_size(&self) -> u32 {
@@ -186,7 +221,10 @@ impl Message for Record {
     }
 
     fn default_instance() -> &'static Self {
-        static EMPTY: Record = Record(Vec::new());
+        static EMPTY: Record = Record {
+            header: Bytes::new(),
+            payload: Bytes::new(),
+        };
         &EMPTY
     }
 }

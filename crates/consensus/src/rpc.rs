@@ -193,7 +193,9 @@ impl<C: Command> Append<C> {
         out.extend_from_slice(&self.wanted_from.to_le_bytes());
         put_count(request.entries.len(), out);
         for entry in &request.entries {
-            put_bytes(Record::encode(entry).as_bytes(), out);
+            let record = Record::encode(entry);
+            put_count(record.len(), out);
+            record.put(out);
         }
     }
 

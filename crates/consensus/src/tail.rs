@@ -12,10 +12,15 @@ use crate::command::Command;
 use crate::record;
 use crate::types::Entry;
 
+/// What an entry takes in memory, as a multiple of what it is written as: the command, and the bytes that it keeps of itself.
+const IN_MEMORY: usize = 2;
+
 pub(crate) struct Tail<C: Command> {
     first: u64,
     entries: VecDeque<Kept<C>>,
+    /// As they are written.
     bytes: usize,
+    /// In memory.
     max_bytes: usize,
     /// The first index that is not known to be written.
     unwritten: u64,
@@ -78,7 +83,7 @@ impl<C: Command> Tail<C> {
     pub(crate) fn written(&mut self, next: u64, unapplied: u64) {
         self.unwritten = self.unwritten.max(next.min(self.next()));
         let needed = self.unwritten.min(unapplied);
-        while self.bytes > self.max_bytes && self.first < needed {
+        while IN_MEMORY * self.bytes > self.max_bytes && self.first < needed {
             self.drop_first();
         }
     }

@@ -158,6 +158,7 @@ fn entry(payload: Payload, publications: usize, random: &mut Random) -> Vec<u8> 
         requeued: Requeued::default(),
         proposed_here: ProposedHere::default(),
         level: Level::NEWEST,
+        written: store_state::Written::default(),
     };
     let mut out = vec![1, 1];
     out.extend(postcard::to_stdvec(&batch).unwrap());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::level::Level;
 use crate::slot::SlotRange;
 use crate::wire;
+use crate::written::Written;
 
 /// Operations that are agreed on, synced and applied together, in their order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Batch<O> {
     /// The level of the shard when it was proposed: what it is written as. Not written.
     #[serde(skip, default = "Level::newest")]
     pub level: Level,
+    /// What it is written as.
+    #[serde(skip)]
+    pub written: Written,
 }
 
 /// Set when the proposer of a batch has put its requests back into the queue. The batch may be applied all the same,

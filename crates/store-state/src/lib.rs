@@ -40,6 +40,7 @@ mod test_replica;
 mod test_table;
 mod touched;
 pub mod wire;
+mod written;
 
 pub use batch::{
     Batch, ClassLimits, CorrelationId, Header, Limits, ProposedHere, QueueLimits, Request,
@@ -54,3 +55,4 @@ pub use retention::{QueueRetention, Retention};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
 pub use survey::{FullInbox, Rows, Survey, UnixMs, WrongRow};
 pub use table::{Change, Changes, Table, TableError};
+pub use written::Written;

@@ -359,6 +359,7 @@ fn batch<O>(ops: Vec<O>) -> Batch<O> {
         requeued: Requeued::default(),
         proposed_here: ProposedHere::default(),
         level: store_state::Level::NEWEST,
+        written: store_state::Written::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::TypeConfigExt;
 use openraft::{RaftLogReader, StorageError};
@@ -29,12 +30,12 @@ impl fmt::Display for Number {
 }
 
 impl Command for Number {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_le_bytes());
+    fn encoded(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.0.to_le_bytes())
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
-        let bytes = bytes.try_into();
+    fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {
+        let bytes = bytes[..].try_into();
         let bytes = bytes.map_err(|_| CorruptCommand("not 8 bytes".to_owned()))?;
         Ok(Self(u64::from_le_bytes(bytes)))
     }

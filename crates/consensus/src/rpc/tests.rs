@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::CorruptCommand;
 use crate::types::{Membership, StoredMembership, log_id};
@@ -19,11 +21,11 @@ impl fmt::Display for Text {
 }
 
 impl Command for Text {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
+    fn encoded(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.0)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
+    fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {
         Ok(Self(bytes.to_vec()))
     }
 

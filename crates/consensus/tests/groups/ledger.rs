@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use consensus::simulation::SimulatedDisk;
 use consensus::{
     Applied, Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark,
@@ -40,12 +41,12 @@ impl fmt::Display for Note {
 }
 
 impl Command for Note {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.number().to_le_bytes());
-        out.extend_from_slice(&self.0.1);
+    fn encoded(&self) -> Bytes {
+        let number = self.number().to_le_bytes();
+        [&number[..], &self.0.1].concat().into()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
+    fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {
         let (number, rest) = bytes
             .split_first_chunk()
             .ok_or_else(|| CorruptCommand("too short".to_owned()))?;
@@ -260,11 +261,7 @@ impl SnapshotReader for Copy {
     }
 
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.notes.next().map(|note| {
-            let mut bytes = Vec::new();
-            note.encode(&mut bytes);
-            bytes
-        }))
+        Ok(self.notes.next().map(|note| note.encoded().into()))
     }
 }
 
@@ -276,8 +273,8 @@ struct Received {
 
 impl SnapshotWriter for Received {
     fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
-        self.notes
-            .push(Note::decode(chunk).map_err(io::Error::other)?);
+        let note = Note::decode(&Bytes::copy_from_slice(chunk));
+        self.notes.push(note.map_err(io::Error::other)?);
         Ok(())
     }
 

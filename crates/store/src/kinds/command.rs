@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use consensus::{Command as Agreed, CorruptCommand};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,9 @@ use store_state::control::ControlOp;
 use store_state::inbox::InboxOp;
 use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
-use store_state::{Batch, ChildShard, Level, ShardVersion};
+use store_state::{Batch, ChildShard, Level, ShardVersion, Written};
+
+use crate::shard::request::OVERHEAD;
 
 /// The format of entries that are batches; the first byte of each.
 const FORMAT: u8 = 1;
@@ -35,6 +38,12 @@ const BEGIN: u8 = 7;
 
 /// The format of batches at the level of builds for tests: that of a batch, and a byte behind it.
 const TRIAL: u8 = 5;
+
+/// What a request of a batch is written with beside its operation, in bytes, at most.
+const AROUND_REQUEST: usize = 4;
+
+/// What a batch is written with beside its requests, in bytes, about.
+const AROUND_BATCH: usize = 64;
 
 /// One log entry of a shard.
 #[derive(Clone, Debug)]
@@ -96,40 +105,22 @@ impl fmt::Display for Command {
 }
 
 impl Agreed for Command {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encoded(&self) -> Bytes {
         match self {
-            Self::Session(batch) => {
-                trial(batch.level, out, |out| write(StoreId::Session, batch, out))
-            }
-            Self::Inbox(batch) => trial(batch.level, out, |out| {
-                let begin = out.len();
-                write(StoreId::Inbox, batch, out);
+            Self::Session(batch) => bytes_of(StoreId::Session, batch, |_| {}),
+            Self::Inbox(batch) => bytes_of(StoreId::Inbox, batch, |out| {
                 let classes = &batch.header.limits.classes;
                 if !classes.is_empty() || is_trial(batch.level) {
-                    out[begin] = WITH_CLASSES;
-                    let written = postcard::serialize_with_flavor(classes, Append(out));
-                    debug_assert_eq!(written, Ok(()));
+                    out[0] = WITH_CLASSES;
+                    append(classes, out);
                 }
             }),
-            Self::Retain(batch) => {
-                trial(batch.level, out, |out| write(StoreId::Retain, batch, out))
-            }
-            Self::Control(batch) => {
-                trial(batch.level, out, |out| write(StoreId::Control, batch, out))
-            }
-            Self::Begin(store) => out.extend_from_slice(&[BEGIN, store.number()]),
-            Self::Raise(store, level) => {
-                out.extend_from_slice(&[RAISE, store.number()]);
-                let written = postcard::serialize_with_flavor(level, Append(out));
-                debug_assert_eq!(written, Ok(()));
-            }
-            Self::Compare(store) => out.extend_from_slice(&[COMPARE, store.number()]),
-            Self::Split(store, split) => {
-                out.extend_from_slice(&[SPLIT, store.number()]);
-                // Postcard refuses only what does not know its length.
-                let written = postcard::serialize_with_flavor(split, Append(out));
-                debug_assert_eq!(written, Ok(()));
-            }
+            Self::Retain(batch) => bytes_of(StoreId::Retain, batch, |_| {}),
+            Self::Control(batch) => bytes_of(StoreId::Control, batch, |_| {}),
+            Self::Begin(store) => Bytes::copy_from_slice(&[BEGIN, store.number()]),
+            Self::Raise(store, level) => appended(RAISE, *store, level),
+            Self::Compare(store) => Bytes::copy_from_slice(&[COMPARE, store.number()]),
+            Self::Split(store, split) => appended(SPLIT, *store, split),
         }
     }
 
@@ -143,17 +134,17 @@ impl Agreed for Command {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, CorruptCommand> {
-        match bytes {
+    fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {
+        match &bytes[..] {
             [FORMAT, store, rest @ ..] => match StoreId::try_from(*store) {
-                Ok(StoreId::Session) => read(rest).map(Self::Session),
-                Ok(StoreId::Inbox) => read(rest).map(Self::Inbox),
-                Ok(StoreId::Retain) => read(rest).map(Self::Retain),
-                Ok(StoreId::Control) => read(rest).map(Self::Control),
+                Ok(StoreId::Session) => read(bytes, rest).map(Self::Session),
+                Ok(StoreId::Inbox) => read(bytes, rest).map(Self::Inbox),
+                Ok(StoreId::Retain) => read(bytes, rest).map(Self::Retain),
+                Ok(StoreId::Control) => read(bytes, rest).map(Self::Control),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
             [WITH_CLASSES, store, rest @ ..] => match StoreId::try_from(*store) {
-                Ok(StoreId::Inbox) => read_with_classes(rest).map(Self::Inbox),
+                Ok(StoreId::Inbox) => read_with_classes(bytes, rest).map(Self::Inbox),
                 Ok(other) => Err(CorruptCommand(format!("the {other} store has no classes"))),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
@@ -197,10 +188,10 @@ impl Agreed for Command {
             )),
             [TRIAL, store, rest @ .., TRIAL] if Level::NEWEST >= Level::TRIAL => {
                 match StoreId::try_from(*store) {
-                    Ok(StoreId::Session) => read(rest).map(Self::Session),
-                    Ok(StoreId::Inbox) => read_with_classes(rest).map(Self::Inbox),
-                    Ok(StoreId::Retain) => read(rest).map(Self::Retain),
-                    Ok(StoreId::Control) => read(rest).map(Self::Control),
+                    Ok(StoreId::Session) => read(bytes, rest).map(Self::Session),
+                    Ok(StoreId::Inbox) => read_with_classes(bytes, rest).map(Self::Inbox),
+                    Ok(StoreId::Retain) => read(bytes, rest).map(Self::Retain),
+                    Ok(StoreId::Control) => read(bytes, rest).map(Self::Control),
                     Err(unknown) => Err(CorruptCommand(unknown.to_string())),
                 }
             }
@@ -217,14 +208,37 @@ fn is_trial(level: Level) -> bool {
     Level::NEWEST >= Level::TRIAL && level >= Level::TRIAL
 }
 
-/// Writes a batch, as builds for tests do if it is of their level.
-fn trial(level: Level, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    let begin = out.len();
-    write(out);
-    if is_trial(level) {
-        out[begin] = TRIAL;
-        out.push(TRIAL);
-    }
+/// A batch as it is written, which it keeps; `behind` may append to it. Builds for tests write another format at their level.
+fn bytes_of<O: Serialize>(
+    store: StoreId,
+    batch: &Batch<O>,
+    behind: impl FnOnce(&mut Vec<u8>),
+) -> Bytes {
+    batch.written.bytes_or(|| {
+        let requests = batch.requests.len();
+        let weighed_more = requests * (OVERHEAD - AROUND_REQUEST);
+        let mut out = Vec::with_capacity(batch.bytes.saturating_sub(weighed_more) + AROUND_BATCH);
+        out.extend_from_slice(&[FORMAT, store.number()]);
+        append(batch, &mut out);
+        behind(&mut out);
+        if is_trial(batch.level) {
+            out[0] = TRIAL;
+            out.push(TRIAL);
+        }
+        out.into()
+    })
+}
+
+fn appended<T: Serialize>(format: u8, store: StoreId, what: &T) -> Bytes {
+    let mut out = vec![format, store.number()];
+    append(what, &mut out);
+    out.into()
+}
+
+fn append<T: Serialize>(what: &T, out: &mut Vec<u8>) {
+    let written = postcard::serialize_with_flavor(what, Append(out));
+    // Only a type that does not know its length fails, and there is none in an entry.
+    debug_assert_eq!(written, Ok(()));
 }
 
 /// Appends to a vector in whole slices; postcard's own way of appending goes byte by byte.
@@ -248,40 +262,35 @@ impl postcard::ser_flavors::Flavor for Append<'_> {
     }
 }
 
-fn write<O: Serialize>(store: StoreId, batch: &Batch<O>, out: &mut Vec<u8>) {
-    out.extend_from_slice(&[FORMAT, store.number()]);
-    let written = postcard::serialize_with_flavor(batch, Append(out));
-    // Only a type that does not know its length fails, and there is none in a batch.
-    debug_assert_eq!(written, Ok(()));
-}
-
 fn unreadable(error: postcard::Error) -> CorruptCommand {
     CorruptCommand(format!("an entry cannot be read: {error}"))
 }
 
-fn read_with_classes(bytes: &[u8]) -> Result<Arc<Batch<InboxOp>>, CorruptCommand> {
+fn read_with_classes(entry: &Bytes, bytes: &[u8]) -> Result<Arc<Batch<InboxOp>>, CorruptCommand> {
     let (mut batch, rest) =
         postcard::take_from_bytes::<Batch<InboxOp>>(bytes).map_err(unreadable)?;
     let (classes, rest) = postcard::take_from_bytes(rest).map_err(unreadable)?;
     batch.header.limits.classes = classes;
-    finished(batch, bytes, rest)
+    finished(batch, entry, rest)
 }
 
-fn read<O: DeserializeOwned>(bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptCommand> {
+/// The batch of an entry, which begins behind its format and store.
+fn read<O: DeserializeOwned>(entry: &Bytes, bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptCommand> {
     let (batch, rest) = postcard::take_from_bytes::<Batch<O>>(bytes).map_err(unreadable)?;
-    finished(batch, bytes, rest)
+    finished(batch, entry, rest)
 }
 
 /// `rest`: what follows the batch.
 fn finished<O>(
     batch: Batch<O>,
-    bytes: &[u8],
+    entry: &Bytes,
     rest: &[u8],
 ) -> Result<Arc<Batch<O>>, CorruptCommand> {
     if rest.is_empty() {
         // A replica that follows may lead next, and sends entries to others by their size.
         Ok(Arc::new(Batch {
-            bytes: bytes.len() + 2,
+            bytes: entry.len(),
+            written: Written::read(entry.clone()),
             ..batch
         }))
     } else {
@@ -321,6 +330,7 @@ mod tests {
             requeued: Requeued::default(),
             proposed_here: ProposedHere::default(),
             level: Level::RAISED,
+            written: Written::default(),
         })
     }
 
@@ -333,8 +343,7 @@ mod tests {
             (Command::Retain(batch()), 2),
             (Command::Control(batch()), 3),
         ] {
-            let mut bytes = Vec::new();
-            command.encode(&mut bytes);
+            let bytes = command.encoded();
             assert_eq!(bytes[..3], [1, store, 7], "{command}");
             let decoded = Command::decode(&bytes).unwrap();
             assert_eq!(decoded.to_string(), command.to_string());
@@ -343,17 +352,15 @@ mod tests {
             version: ShardVersion(3),
             at: ChildShard(300),
         };
-        let mut bytes = Vec::new();
-        Command::Split(StoreId::Inbox, split).encode(&mut bytes);
-        assert_eq!(bytes, [2, 1, 3, 0xac, 2]);
+        let bytes = Command::Split(StoreId::Inbox, split).encoded();
+        assert_eq!(bytes[..], [2, 1, 3, 0xac, 2]);
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(decoded, Command::Split(StoreId::Inbox, read) if read == split));
         for wrong in [&[2, 1][..], &[2, 3, 3, 1], &[2, 4, 3, 1], &[2, 1, 3, 1, 0]] {
-            Command::decode(wrong).unwrap_err();
+            Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();
         }
-        let mut bytes = Vec::new();
-        Command::Raise(StoreId::Retain, Level::RAISED).encode(&mut bytes);
-        assert_eq!(bytes, [4, 2, 4]);
+        let bytes = Command::Raise(StoreId::Retain, Level::RAISED).encoded();
+        assert_eq!(bytes[..], [4, 2, 4]);
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(
             decoded,
@@ -361,25 +368,23 @@ mod tests {
         ));
         let later = Level::NEWEST.0 as u8 + 1;
         for wrong in [&[4, 2][..], &[4, 4, 4], &[4, 2, 4, 0], &[4, 2, later]] {
-            Command::decode(wrong).unwrap_err();
+            Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();
         }
-        let mut bytes = Vec::new();
-        Command::Compare(StoreId::Inbox).encode(&mut bytes);
-        assert_eq!(bytes, [6, 1]);
+        let bytes = Command::Compare(StoreId::Inbox).encoded();
+        assert_eq!(bytes[..], [6, 1]);
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(decoded, Command::Compare(StoreId::Inbox)));
         for wrong in [&[6][..], &[6, 4], &[6, 1, 0]] {
-            Command::decode(wrong).unwrap_err();
+            Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();
         }
-        let mut bytes = Vec::new();
-        Command::Begin(StoreId::Control).encode(&mut bytes);
-        assert_eq!(bytes, [7, 3]);
+        let bytes = Command::Begin(StoreId::Control).encoded();
+        assert_eq!(bytes[..], [7, 3]);
         let decoded = Command::decode(&bytes).unwrap();
         assert!(matches!(decoded, Command::Begin(StoreId::Control)));
         for wrong in [&[7][..], &[7, 0], &[7, 4], &[7, 3, 0]] {
-            Command::decode(wrong).unwrap_err();
+            Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();
         }
-        let unknown = Command::decode(&[1, 4, 0]).unwrap_err();
+        let unknown = Command::decode(&Bytes::from_static(&[1, 4, 0])).unwrap_err();
         assert_eq!(unknown.0, "there is no store 4");
     }
 }

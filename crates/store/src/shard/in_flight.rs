@@ -87,6 +87,7 @@ mod tests {
             requeued: Requeued::default(),
             level: store_state::Level::NEWEST,
             proposed_here: ProposedHere::default(),
+            written: store_state::Written::default(),
         })
     }
 

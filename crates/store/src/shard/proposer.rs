@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use consensus::{Condition, Group, ProposeError};
 use store_state::api::{Failure, LastSlot, REQUEST_LIMIT, Read};
-use store_state::{Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued};
+use store_state::{Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued, Written};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
@@ -333,6 +333,7 @@ impl<M: Kind> Proposer<M> {
             requeued: Requeued::default(),
             proposed_here: ProposedHere(true),
             level,
+            written: Written::default(),
         });
         let cost = &self.shard.stats.cost;
         let propose = self.group.propose(M::command(Arc::clone(&batch)));

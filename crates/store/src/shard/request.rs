@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use store_state::{
-    Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued, RoutedUntil,
+    Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued, RoutedUntil, Written,
 };
 
 use crate::api::listener::Listener;
@@ -43,5 +43,6 @@ pub(crate) fn single<O>(op: O, listener: &dyn Listener, level: Level) -> Batch<O
         requeued: Requeued::default(),
         proposed_here: ProposedHere::default(),
         level,
+        written: Written::default(),
     }
 }
