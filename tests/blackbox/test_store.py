@@ -81,7 +81,7 @@ def test_a_folder_that_was_left_in_order_is_right(data):
 
 def test_inspect_tells_what_there_is(data):
     survey = inspect(data)
-    assert survey["format"] == 8 and survey["incarnation"] == 1 and survey["last_alive_ms"] > 0
+    assert survey["format"] == 9 and survey["incarnation"] == 1 and survey["last_alive_ms"] > 0
     counted = rows(survey)
     assert counted["sessions"] == 2 and counted["inboxes"] == 2
     assert counted["queued messages"] == 6 and counted["shared messages"] == 3
@@ -181,8 +181,8 @@ def test_a_torn_end_of_the_log_is_noted_and_nothing_wrong(data):
 
 def test_a_newer_format_is_refused_with_both_numbers(data):
     path = data / "FORMAT"
-    path.write_text(path.read_text().replace("format 8", "format 10"))
-    verify(data, code=1, mentions=["format 10", "up to 8"])
+    path.write_text(path.read_text().replace("format 9", "format 11"))
+    verify(data, code=1, mentions=["format 11", "up to 9"])
 
 
 def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):

@@ -257,7 +257,7 @@ def test_a_folder_of_the_version_before_is_gone_on_with(number, between, tmp_pat
 
 
 # The level of this version.
-NEWEST = 8
+NEWEST = 9
 
 
 def format_of(data) -> str:
@@ -359,6 +359,8 @@ def test_rules_for_retained_messages_wait_for_the_level_and_count_from_then(tmp_
         for number in range(5):
             publisher.published(f"{name}/{number}", b"x", qos=1, retain=True)
         end(broker, signal.SIGTERM)
+    if int(format_of(data).split()[-1]) >= 8:
+        pytest.skip("rules end retained messages with the program of before already")
     config = {**BASE, "retain": {"maxAgeSeconds": 1}}
     with Broker({"http.tokenFile": token}, config=config, data_dir=data) as broker:
         broker.key = token.read_text()

@@ -358,9 +358,16 @@ impl<C: Command> Group<C> {
         }
     }
 
+    /// Whether this replica is the only member: entries go to nobody else.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        let standing = self.watcher.standing();
+        standing.borrow().members.is_alone(self.node)
+    }
+
     /// The first index that another member may still want from the log, as the leader knows it or has said.
     fn find_wanted_from(&self) -> u64 {
-        if self.watcher.standing().borrow().members.is_alone(self.node) {
+        if self.is_alone() {
             return u64::MAX;
         }
         if let Some(progress) = self.progress() {

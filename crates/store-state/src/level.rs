@@ -93,15 +93,21 @@ pub const LEVELS: &[LevelFacts] = &[
     },
     LevelFacts {
         level: Level::AGED,
-        programs: "0.1.0",
+        programs: "up to commit a2c2027",
         protocol: PeerProtocol(12),
         changes: "retained messages have ages, by which rules remove them",
+    },
+    LevelFacts {
+        level: Level::COMPRESSED,
+        programs: "0.1.0",
+        protocol: PeerProtocol(13),
+        changes: "entries of the log are compressed where that saves a third of their bytes",
     },
     #[cfg(feature = "trial-level")]
     LevelFacts {
         level: Level::TRIAL,
         programs: "a build for tests",
-        protocol: PeerProtocol(13),
+        protocol: PeerProtocol(14),
         changes: "one entry, one row and one behaviour, for tests of upgrades",
     },
 ];
@@ -121,8 +127,10 @@ impl Level {
     pub const PEOPLE: Self = Self(7);
     /// The first level at which retained messages have ages, and rules remove them.
     pub const AGED: Self = Self(8);
+    /// The first level at which entries may be compressed.
+    pub const COMPRESSED: Self = Self(9);
     /// Of builds for tests, which play the next version.
-    pub const TRIAL: Self = Self(9);
+    pub const TRIAL: Self = Self(10);
 
     /// The lowest that this program knows.
     pub const OLDEST: Self = Self::UNGATED;
@@ -206,6 +214,12 @@ impl Level {
     #[must_use]
     pub fn ages_retained(self) -> bool {
         self >= Self::AGED
+    }
+
+    /// Whether entries of the log may be compressed.
+    #[must_use]
+    pub fn compresses(self) -> bool {
+        self >= Self::COMPRESSED
     }
 
     /// What is to be known of it; `None`: this program does not know it.

@@ -55,4 +55,4 @@ pub use retention::{QueueRetention, Retention};
 pub use slot::{NameHash, SLOTS, SlotRange, Slots};
 pub use survey::{FullInbox, Rows, Survey, UnixMs, WrongRow};
 pub use table::{Change, Changes, Table, TableError};
-pub use written::Written;
+pub use written::{Attempts, Written};

@@ -65,7 +65,9 @@ pub fn log(bytes: &[u8]) {
 /// Inputs for [`log`].
 #[must_use]
 pub fn log_seeds() -> Vec<Vec<u8>> {
-    consensus::fuzzing::record_seeds(&commands())
+    let mut commands = commands();
+    commands.push(compressed());
+    consensus::fuzzing::record_seeds(&commands)
 }
 
 /// Rows of a shard's tables, as they might stand on a disk, and operations on them: a machine is loaded of them
@@ -330,6 +332,27 @@ fn control_ops() -> Vec<ControlOp> {
         op(4, control::Put::Group("g".into(), None)),
         op(5, control::Put::User("u".into(), None)),
     ]
+}
+
+/// An entry in which so much repeats that it is compressed.
+fn compressed() -> Command {
+    let message = Arc::new(ApplicationMessage {
+        body: mqtt_proto::MessageBody::new("a/topic/that/repeats", b"payload"),
+        qos: mqtt_proto::QoS::AtLeastOnce,
+        retain: true,
+        publisher: 0,
+        publisher_hash: 0,
+        expires_at: None,
+        taken_up: None,
+    });
+    let op = || RetainOp::Set {
+        message: Arc::clone(&message),
+    };
+    let batch = batch(std::iter::repeat_with(op).take(100).collect());
+    Command::Retain(Arc::new(Batch {
+        written: store_state::Written::compressible(Arc::default()),
+        ..batch
+    }))
 }
 
 fn batch<O>(ops: Vec<O>) -> Batch<O> {

@@ -19,7 +19,7 @@ from .load import Person
 # For the replicas of a debug build to be in step.
 STEP_S = 120
 # The level of this version.
-NEWEST = 8
+NEWEST = 9
 # How long a client keeps a connection, and how old messages are that it waits for before it begins another session.
 THERE, OLD = 1.5, 1.0
 LOOK_EVERY = 0.25

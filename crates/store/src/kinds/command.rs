@@ -14,6 +14,7 @@ use store_state::retain::RetainOp;
 use store_state::session::SessionOp;
 use store_state::{Batch, ChildShard, Level, ShardVersion, Written};
 
+use crate::kinds::compressed::{self, COMPRESSED};
 use crate::shard::request::OVERHEAD;
 
 /// The format of entries that are batches; the first byte of each.
@@ -136,15 +137,31 @@ impl Agreed for Command {
 
     fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {
         match &bytes[..] {
+            [COMPRESSED, rest @ ..] => {
+                let plain = compressed::plain(rest)?;
+                match plain.first() {
+                    Some(&(FORMAT | WITH_CLASSES | TRIAL)) => Self::read(bytes, &plain),
+                    _ => Err(CorruptCommand("a compressed entry is no batch".to_owned())),
+                }
+            }
+            plain => Self::read(bytes, plain),
+        }
+    }
+}
+
+impl Command {
+    /// The command of the plain entry of `entry`.
+    fn read(entry: &Bytes, plain: &[u8]) -> Result<Self, CorruptCommand> {
+        match plain {
             [FORMAT, store, rest @ ..] => match StoreId::try_from(*store) {
-                Ok(StoreId::Session) => read(bytes, rest).map(Self::Session),
-                Ok(StoreId::Inbox) => read(bytes, rest).map(Self::Inbox),
-                Ok(StoreId::Retain) => read(bytes, rest).map(Self::Retain),
-                Ok(StoreId::Control) => read(bytes, rest).map(Self::Control),
+                Ok(StoreId::Session) => read(entry, rest).map(Self::Session),
+                Ok(StoreId::Inbox) => read(entry, rest).map(Self::Inbox),
+                Ok(StoreId::Retain) => read(entry, rest).map(Self::Retain),
+                Ok(StoreId::Control) => read(entry, rest).map(Self::Control),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
             [WITH_CLASSES, store, rest @ ..] => match StoreId::try_from(*store) {
-                Ok(StoreId::Inbox) => read_with_classes(bytes, rest).map(Self::Inbox),
+                Ok(StoreId::Inbox) => read_with_classes(entry, rest).map(Self::Inbox),
                 Ok(other) => Err(CorruptCommand(format!("the {other} store has no classes"))),
                 Err(unknown) => Err(CorruptCommand(unknown.to_string())),
             },
@@ -188,10 +205,10 @@ impl Agreed for Command {
             )),
             [TRIAL, store, rest @ .., TRIAL] if Level::NEWEST >= Level::TRIAL => {
                 match StoreId::try_from(*store) {
-                    Ok(StoreId::Session) => read(bytes, rest).map(Self::Session),
-                    Ok(StoreId::Inbox) => read_with_classes(bytes, rest).map(Self::Inbox),
-                    Ok(StoreId::Retain) => read(bytes, rest).map(Self::Retain),
-                    Ok(StoreId::Control) => read(bytes, rest).map(Self::Control),
+                    Ok(StoreId::Session) => read(entry, rest).map(Self::Session),
+                    Ok(StoreId::Inbox) => read_with_classes(entry, rest).map(Self::Inbox),
+                    Ok(StoreId::Retain) => read(entry, rest).map(Self::Retain),
+                    Ok(StoreId::Control) => read(entry, rest).map(Self::Control),
                     Err(unknown) => Err(CorruptCommand(unknown.to_string())),
                 }
             }
@@ -214,7 +231,7 @@ fn bytes_of<O: Serialize>(
     batch: &Batch<O>,
     behind: impl FnOnce(&mut Vec<u8>),
 ) -> Bytes {
-    batch.written.bytes_or(|| {
+    batch.written.bytes_or(|attempts| {
         let requests = batch.requests.len();
         let weighed_more = requests * (OVERHEAD - AROUND_REQUEST);
         let mut out = Vec::with_capacity(batch.bytes.saturating_sub(weighed_more) + AROUND_BATCH);
@@ -225,7 +242,10 @@ fn bytes_of<O: Serialize>(
             out[0] = TRIAL;
             out.push(TRIAL);
         }
-        out.into()
+        match attempts {
+            Some(attempts) => compressed::smaller(out, requests, attempts),
+            None => out.into(),
+        }
     })
 }
 
@@ -271,25 +291,26 @@ fn read_with_classes(entry: &Bytes, bytes: &[u8]) -> Result<Arc<Batch<InboxOp>>,
         postcard::take_from_bytes::<Batch<InboxOp>>(bytes).map_err(unreadable)?;
     let (classes, rest) = postcard::take_from_bytes(rest).map_err(unreadable)?;
     batch.header.limits.classes = classes;
-    finished(batch, entry, rest)
+    finished(batch, entry, bytes, rest)
 }
 
 /// The batch of an entry, which begins behind its format and store.
 fn read<O: DeserializeOwned>(entry: &Bytes, bytes: &[u8]) -> Result<Arc<Batch<O>>, CorruptCommand> {
     let (batch, rest) = postcard::take_from_bytes::<Batch<O>>(bytes).map_err(unreadable)?;
-    finished(batch, entry, rest)
+    finished(batch, entry, bytes, rest)
 }
 
 /// `rest`: what follows the batch.
 fn finished<O>(
     batch: Batch<O>,
     entry: &Bytes,
+    bytes: &[u8],
     rest: &[u8],
 ) -> Result<Arc<Batch<O>>, CorruptCommand> {
     if rest.is_empty() {
         // A replica that follows may lead next, and sends entries to others by their size.
         Ok(Arc::new(Batch {
-            bytes: entry.len(),
+            bytes: bytes.len() + 2,
             written: Written::read(entry.clone()),
             ..batch
         }))

@@ -8,6 +8,7 @@
 //! Read next: `kind.rs`.
 
 pub(crate) mod command;
+mod compressed;
 mod control;
 pub(crate) mod effects;
 pub(crate) mod group;

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use consensus::{Condition, Group, ProposeError};
 use store_state::api::{Failure, LastSlot, REQUEST_LIMIT, Read};
-use store_state::{Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued, Written};
+use store_state::{
+    Attempts, Batch, CorrelationId, Header, Level, ProposedHere, Request, Requeued, Written,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
@@ -61,6 +63,7 @@ pub(crate) struct Proposer<M: Kind> {
     in_flight: Arc<InFlight<M::Op>>,
     deferred: DeferredRequests<M>,
     backlog: Backlog,
+    compression: Arc<Attempts>,
 }
 
 /// Why a proposer ends.
@@ -103,6 +106,7 @@ impl<M: Kind> Proposer<M> {
             in_flight: Arc::new(InFlight::new()),
             deferred: DeferredRequests::new(backlog.clone()),
             backlog,
+            compression: Arc::default(),
         }
     }
 
@@ -333,7 +337,7 @@ impl<M: Kind> Proposer<M> {
             requeued: Requeued::default(),
             proposed_here: ProposedHere(true),
             level,
-            written: Written::default(),
+            written: self.written(level),
         });
         let cost = &self.shard.stats.cost;
         let propose = self.group.propose(M::command(Arc::clone(&batch)));
@@ -365,6 +369,15 @@ impl<M: Kind> Proposer<M> {
             drop((backlog_share, permit));
         });
         Ok(())
+    }
+
+    /// A lone replica compresses nothing: it encodes an entry once, and its disk is the only one.
+    fn written(&self, level: Level) -> Written {
+        if level.compresses() && !self.group.is_alone() {
+            Written::compressible(Arc::clone(&self.compression))
+        } else {
+            Written::default()
+        }
     }
 
     /// The requests as a log of this level can have them. Those that it cannot have are refused.
