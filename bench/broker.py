@@ -15,10 +15,14 @@ STOP_S = 10
 
 
 class Broker:
-    """Everything is in `folder`; `sets` are its options."""
+    """Everything is in `folder`; `sets` are its options, and `config` is a configuration file's text with others."""
 
-    def __init__(self, binary, sets, folder):
+    def __init__(self, binary, sets, folder, config=""):
         command = [binary, "serve", "--data-dir", f"{folder}/data", "--set", "log.format=json"]
+        if config:
+            file = pathlib.Path(folder, "broker.yml")
+            file.write_text(config)
+            command += ["--config", str(file)]
         for key, value in sets.items():
             command += ["--set", f"{key}={value}"]
         self.log = pathlib.Path(folder, "log")
