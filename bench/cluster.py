@@ -11,6 +11,7 @@ all nodes brings, and the percentiles.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import statistics
@@ -41,7 +42,7 @@ parts:
 """
 
 SHARDS = 3
-FORM_S = 30
+FORM_S = 60
 
 
 def sets(number, nodes, voters):
@@ -76,28 +77,34 @@ def settled(nodes, voters):
     return len(shards) == 3 * SHARDS and spread and all(len(shard["voters"]) == voters for shard in shards)
 
 
+@contextlib.contextmanager
+def running(binary, nodes, voters, folder):
+    """So many brokers, whose shards have settled."""
+    brokers = []
+    try:
+        for number in range(1, nodes + 1):
+            place = pathlib.Path(folder, str(number))
+            place.mkdir()
+            brokers.append(Broker(binary, sets(number, nodes, voters), place))
+        deadline = time.monotonic() + FORM_S
+        while nodes > 1 and not settled(nodes, voters):
+            if time.monotonic() > deadline:
+                sys.exit("the shards do not settle")
+            time.sleep(0.2)
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.process.terminate()
+        for broker in brokers:
+            broker.process.wait(20)
+
+
 def measured(arguments, kind, scenario, scale):
     """The record of a run on a cluster of its own."""
     nodes = int(kind[0])
     voters = int(kind[3]) if "v" in kind else 1
-    with tempfile.TemporaryDirectory() as folder:
-        brokers = []
-        try:
-            for number in range(1, nodes + 1):
-                place = pathlib.Path(folder, str(number))
-                place.mkdir()
-                brokers.append(Broker(arguments.binary, sets(number, nodes, voters), place))
-            deadline = time.monotonic() + FORM_S
-            while nodes > 1 and not settled(nodes, voters):
-                if time.monotonic() > deadline:
-                    sys.exit("the shards do not settle")
-                time.sleep(0.2)
-            return played(arguments, folder, brokers, scenario, scale)
-        finally:
-            for broker in brokers:
-                broker.process.terminate()
-            for broker in brokers:
-                broker.process.wait(20)
+    with tempfile.TemporaryDirectory() as folder, running(arguments.binary, nodes, voters, folder) as brokers:
+        return played(arguments, folder, brokers, scenario, scale)
 
 
 def played(arguments, folder, brokers, scenario, scale):
