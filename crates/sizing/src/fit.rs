@@ -1,5 +1,6 @@
 //! The cheapest cluster that carries a demand.
 
+use crate::costs::{Cost, Purchase, costs};
 use crate::demand::Demand;
 use crate::needs::{Needs, Resource};
 use crate::prices::{Machine, Prices};
@@ -29,7 +30,9 @@ pub struct Cluster {
     pub nodes: f64,
     /// GiB of disk of each.
     pub disk_gib: f64,
-    /// Price of a month: machines and disks.
+    /// What a month costs, term by term.
+    pub costs: Vec<Cost>,
+    /// What a month costs.
     pub month: f64,
     /// The resource that is used most while as many nodes are down as may be, and its share.
     pub tightest: (Resource, f64),
@@ -37,8 +40,13 @@ pub struct Cluster {
 
 /// The cheapest cluster of each kind of machine that carries the demand, cheapest first; empty: none does.
 #[must_use]
-pub fn fit(demand: &Demand, slopes: &Slopes, prices: &Prices) -> Vec<Cluster> {
-    let of_kind = |machine: &Machine| cheapest(demand, slopes, prices, machine);
+pub fn fit(
+    demand: &Demand,
+    slopes: &Slopes,
+    prices: &Prices,
+    purchase: &Purchase<'_>,
+) -> Vec<Cluster> {
+    let of_kind = |machine: &Machine| cheapest(demand, slopes, prices, purchase, machine);
     let mut clusters: Vec<Cluster> = prices.machines.iter().filter_map(of_kind).collect();
     clusters.sort_by(|one, other| one.month.total_cmp(&other.month));
     clusters
@@ -58,6 +66,7 @@ fn cheapest(
     demand: &Demand,
     slopes: &Slopes,
     prices: &Prices,
+    purchase: &Purchase<'_>,
     machine: &Machine,
 ) -> Option<Cluster> {
     (least_nodes(demand)..=NODES_MOST).find_map(|nodes| {
@@ -84,11 +93,13 @@ fn cheapest(
         }
         let disk = needs.sum(Resource::Disk) / left / GIB / DISK_USED_MOST;
         let disk_gib = disk.max(DISK_LEAST_GIB).ceil();
+        let costs = costs(&needs, prices, purchase, machine, [nodes, left], disk_gib);
         Some(Cluster {
             machine: machine.clone(),
             nodes,
             disk_gib,
-            month: nodes * (machine.month + disk_gib * prices.disk_gib_month),
+            month: costs.iter().map(Cost::month).sum(),
+            costs,
             tightest,
         })
     })
@@ -97,6 +108,7 @@ fn cheapest(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::prices::{Beyond, Traffic};
     use crate::slopes::{Batched, OfQuality};
 
     pub(crate) fn slopes() -> Slopes {
@@ -147,21 +159,33 @@ pub(crate) mod tests {
             memory_gib: 2.0 * cores,
             network_gbps: 10.0,
             month,
+            ..Machine::default()
         }
     }
 
-    fn prices() -> Prices {
+    /// By list prices, in one zone.
+    const LIST: Purchase<'_> = Purchase {
+        pricing: None,
+        zones: 1.0,
+    };
+
+    pub(crate) fn prices() -> Prices {
         Prices {
             source: String::new(),
             currency: String::new(),
             disk_gib_month: 0.1,
             machines: vec![machine("small", 2.0, 50.0), machine("large", 32.0, 900.0)],
+            disk_operations: Beyond::default(),
+            disk_throughput: Beyond::default(),
+            zone_traffic: Traffic::default(),
+            pricings: Vec::new(),
+            plans: Vec::new(),
         }
     }
 
     /// Name, nodes and price of each, cheapest first.
     fn fitting(demand: &Demand) -> Vec<(String, f64, f64)> {
-        let clusters = fit(demand, &slopes(), &prices()).into_iter();
+        let clusters = fit(demand, &slopes(), &prices(), &LIST).into_iter();
         clusters
             .map(|cluster| (cluster.machine.name, cluster.nodes, cluster.month))
             .collect()
@@ -198,7 +222,7 @@ pub(crate) mod tests {
             deliveries_per_s: 1_000_000.0,
             ..Demand::default()
         };
-        let clusters = fit(&much, &slopes(), &prices());
+        let clusters = fit(&much, &slopes(), &prices(), &LIST);
         let large = clusters.iter().find(|c| c.machine.name == "large").unwrap();
         // 30 cores, and 40 for each message that crosses: 56.7 of three nodes with 57.6 to use, of two only 38.4 of 50.
         assert_eq!(large.nodes, 3.0);
@@ -208,7 +232,7 @@ pub(crate) mod tests {
             connections: 20e6,
             ..Demand::default()
         };
-        let clusters = fit(&memory, &slopes(), &prices());
+        let clusters = fit(&memory, &slopes(), &prices(), &LIST);
         assert!(clusters.iter().all(|c| c.tightest.0 == Resource::Memory));
     }
 

@@ -9,6 +9,10 @@ const SEGMENT: f64 = 78.0;
 /// Bytes of MQTT's headers of a PUBLISH, without topic and payload.
 const PUBLISH: f64 = 7.0;
 
+/// Terms of what nodes send each other.
+const FORWARDED: &str = "messages between nodes";
+const REPLICAS: &str = "replicas";
+
 /// Bytes of an acknowledgement, with its segment.
 const ACK: f64 = SEGMENT + 4.0;
 
@@ -75,6 +79,21 @@ impl Needs {
     pub fn sum(&self, resource: Resource) -> f64 {
         let terms = self.0.iter().filter(|term| term.resource == resource);
         terms.map(Term::amount).sum()
+    }
+
+    /// Bytes per second that nodes send each other, of all nodes.
+    pub(crate) fn between_nodes(&self) -> f64 {
+        let sent = |term: &&Term| term.resource == Resource::NetworkOut;
+        let terms = self.0.iter().filter(sent);
+        let terms = terms.filter(|term| [FORWARDED, REPLICAS].contains(&term.what));
+        terms.map(Term::amount).sum()
+    }
+
+    /// Messages per second written to disks, of all nodes.
+    pub(crate) fn durable_writes(&self) -> f64 {
+        let terms = self.0.iter();
+        let terms = terms.filter(|term| term.resource == Resource::DiskWrites);
+        terms.map(|term| term.count).sum()
     }
 }
 
@@ -305,7 +324,7 @@ fn network(demand: &Demand, nodes: f64) -> Vec<Term> {
     for resource in [Resource::NetworkIn, Resource::NetworkOut] {
         terms.push(term(
             resource,
-            "messages between nodes",
+            FORWARDED,
             demand.crossing_per_s(nodes),
             "publishes/s x other nodes with receivers",
             message,
@@ -313,7 +332,7 @@ fn network(demand: &Demand, nodes: f64) -> Vec<Term> {
         ));
         terms.push(term(
             resource,
-            "replicas",
+            REPLICAS,
             replicas,
             "durable/s x (voters - 1)",
             message,

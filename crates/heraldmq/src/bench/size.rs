@@ -13,7 +13,7 @@ use loadtest::workload::{Activity, Login, Messages, Pace};
 use loadtest::{Listed, Topology, Workload};
 use mqtt_proto::{ProtocolVersion, QoS};
 use serde::de::DeserializeOwned;
-use sizing::{Cluster, Demand, Prices, Quality, Slopes, fit};
+use sizing::{Cluster, Demand, Prices, Purchase, Quality, Slopes, fit};
 
 use super::quantity::{Count, Rate, Size};
 use super::scenario::{Chosen, Scenario, Share};
@@ -86,13 +86,30 @@ pub(crate) struct Arguments {
     /// A file with the output of `heraldmq bench slopes`.
     #[arg(long, value_name = "FILE")]
     slopes: Option<PathBuf>,
-    /// A price list; crates/sizing/data/prices.yml is one.
-    #[arg(long, value_name = "FILE")]
-    prices: Option<PathBuf>,
+    #[command(flatten)]
+    buying: Buying,
     /// Print a values file for the Helm chart, for pods instead of machines.
     #[arg(long)]
     values: bool,
 }
+
+/// How the cluster is bought.
+#[derive(clap::Args)]
+struct Buying {
+    /// A price list; crates/sizing/data/prices.yml is one.
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// How machines are paid for: list, or a name of the price list; the built-in one has reserved-1y, reserved-3y, savings-1y
+    /// and spot.
+    #[arg(long, value_name = "NAME", default_value = LIST)]
+    pricing: String,
+    /// Zones over which the nodes are spread; traffic between zones costs. Default: 3 if nodes may fail, else 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=10))]
+    zones: Option<u8>,
+}
+
+/// Machines are paid for as they come.
+const LIST: &str = "list";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -101,7 +118,8 @@ Examples:
   heraldmq size --connections 200k --sessions 200k --publish-rate 50k --qos 1 --durable 1 --may-fail 1 \\
       --retention 24h --away 0.05
   heraldmq size 15k_15k_qos1_p256_1mps_3n_3v --values > size.yaml
-  heraldmq bench slopes > slopes.yml && heraldmq size scenario.yml --slopes slopes.yml --prices prices.yml";
+  heraldmq bench slopes > slopes.yml && heraldmq size scenario.yml --slopes slopes.yml --prices prices.yml
+  heraldmq size 15k_15k_qos1_p256_1mps_3n_3v --pricing reserved-1y --zones 1";
 
 fn non_negative(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
@@ -126,11 +144,12 @@ fn voters(text: &str) -> Result<u8, String> {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (demand, title) = arguments.demand()?;
     let slopes: Slopes = built_in_or(arguments.slopes.as_ref(), SLOPES)?;
-    let prices: Prices = built_in_or(arguments.prices.as_ref(), PRICES)?;
+    let prices: Prices = built_in_or(arguments.buying.prices.as_ref(), PRICES)?;
+    let purchase = arguments.purchase(&demand, &prices)?;
     print(&match arguments.values {
-        false => answer(&title, &demand, &slopes, &prices)?,
+        false => answer(&title, &demand, &slopes, &prices, &purchase)?,
         true => {
-            let clusters = fitting(&demand, &slopes, &prices)?;
+            let clusters = fitting(&demand, &slopes, &prices, &purchase)?;
             // There is one, and it is the cheapest.
             values::values(&title, &demand, &slopes, &clusters[0])
         }
@@ -150,14 +169,22 @@ fn answer(
     demand: &Demand,
     slopes: &Slopes,
     prices: &Prices,
+    purchase: &Purchase<'_>,
 ) -> Result<String, Failure> {
-    let clusters = fitting(demand, slopes, prices)?;
-    Ok(text::text(title, demand, slopes, prices, &clusters))
+    let clusters = fitting(demand, slopes, prices, purchase)?;
+    Ok(text::text(
+        title, demand, slopes, prices, purchase, &clusters,
+    ))
 }
 
 /// One cluster or more, the cheapest first.
-fn fitting(demand: &Demand, slopes: &Slopes, prices: &Prices) -> Result<Vec<Cluster>, Failure> {
-    let clusters = fit(demand, slopes, prices);
+fn fitting(
+    demand: &Demand,
+    slopes: &Slopes,
+    prices: &Prices,
+    purchase: &Purchase<'_>,
+) -> Result<Vec<Cluster>, Failure> {
+    let clusters = fit(demand, slopes, prices, purchase);
     if clusters.is_empty() {
         let message =
             "no cluster of 200 nodes or fewer of any machine of the price list carries this";
@@ -167,6 +194,30 @@ fn fitting(demand: &Demand, slopes: &Slopes, prices: &Prices) -> Result<Vec<Clus
 }
 
 impl Arguments {
+    /// How the cluster is bought.
+    fn purchase<'a>(&self, demand: &Demand, prices: &'a Prices) -> Result<Purchase<'a>, Failure> {
+        if let Some(wrong) = prices.pricings.iter().find(|pricing| pricing.share <= 0.0) {
+            let message = format!("pricing {}: its share must be above 0", wrong.name);
+            return Err(Failure::Usage(message));
+        }
+        let pricing = match prices.pricing(&self.buying.pricing) {
+            None if self.buying.pricing != LIST => {
+                let names = prices.pricings.iter().map(|pricing| pricing.name.as_str());
+                let names: Vec<&str> = [LIST].into_iter().chain(names).collect();
+                let message = format!(
+                    "--pricing {}: the price list has {}",
+                    self.buying.pricing,
+                    names.join(", ")
+                );
+                return Err(Failure::Usage(message));
+            }
+            pricing => pricing,
+        };
+        let usual = if demand.may_fail > 0.0 { 3 } else { 1 };
+        let zones = self.buying.zones.unwrap_or(usual).into();
+        Ok(Purchase { pricing, zones })
+    }
+
     /// What is asked for, and what it is called.
     fn demand(&self) -> Result<(Demand, String), Failure> {
         let (mut demand, title) = match &self.scenario {

@@ -5,6 +5,11 @@ use sizing::Needs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/sizing.md");
 
+const LIST_PRICES: Purchase<'_> = Purchase {
+    pricing: None,
+    zones: 1.0,
+};
+
 #[derive(clap::Parser)]
 struct Cli {
     #[command(flatten)]
@@ -29,9 +34,11 @@ fn built_in() -> (Slopes, Prices) {
 }
 
 fn printed(line: &[&str]) -> String {
-    let (demand, title) = arguments(line).unwrap().demand().unwrap();
+    let arguments = arguments(line).unwrap();
+    let (demand, title) = arguments.demand().unwrap();
     let (slopes, prices) = built_in();
-    answer(&title, &demand, &slopes, &prices).unwrap()
+    let purchase = arguments.purchase(&demand, &prices).unwrap();
+    answer(&title, &demand, &slopes, &prices, &purchase).unwrap()
 }
 
 #[test]
@@ -132,7 +139,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
         publishes_per_s: 1e12,
         ..Demand::default()
     };
-    assert!(answer("", &endless, &slopes, &prices).is_err());
+    assert!(answer("", &endless, &slopes, &prices, &LIST_PRICES).is_err());
 }
 
 #[test]
@@ -193,12 +200,82 @@ fn the_sizing_page_shows_what_is_printed() {
     }
 }
 
+/// The sum of the cheapest cluster, of the way to pay that is asked for.
+fn sum(line: &[&str]) -> f64 {
+    let text = printed(line);
+    let row = text
+        .lines()
+        .find(|row| row.trim_start().starts_with("sum "));
+    let word = row.unwrap().split_whitespace().nth(1).unwrap();
+    word.replace(',', "").parse().unwrap()
+}
+
+#[test]
+fn ways_to_pay_and_zones_change_what_a_month_costs() {
+    const NAME: &str = "15k_15k_qos1_p256_1mps_3n_3v";
+    let list = sum(&[NAME, "--zones", "1"]);
+    for pricing in ["reserved-1y", "reserved-3y", "savings-1y", "spot"] {
+        let less = sum(&[NAME, "--zones", "1", "--pricing", pricing]);
+        assert!(less < list, "{pricing}: {less}, {list}");
+        let text = printed(&[NAME, "--pricing", pricing]);
+        assert!(text.contains("(an estimate)"), "{text}");
+    }
+    // Three voters: a node may fail, so that nodes are in three zones.
+    assert_eq!(sum(&[NAME]), sum(&[NAME, "--zones", "3"]));
+    assert!(sum(&[NAME]) > list);
+    assert!(printed(&[NAME]).contains("traffic between zones"));
+}
+
+#[test]
+fn a_way_to_pay_that_the_list_has_not_is_refused() {
+    let arguments = arguments(&["--connections", "5", "--pricing", "lease"]).unwrap();
+    let (demand, _) = arguments.demand().unwrap();
+    let (_, mut prices) = built_in();
+    let Err(Failure::Usage(message)) = arguments.purchase(&demand, &prices) else {
+        panic!("it is taken");
+    };
+    assert!(message.contains("list, reserved-1y"), "{message}");
+    prices.pricings[0].share = 0.0;
+    assert!(arguments.purchase(&demand, &prices).is_err());
+}
+
+#[test]
+fn a_price_list_without_ways_to_pay_is_enough() {
+    let text = "{ source: ours, currency: EUR, disk_gib_month: 1, machines: \
+                [{ name: own, cores: 8, memory_gib: 16, network_gbps: 1, month: 10 }] }";
+    let prices: Prices = yaml::parse(text).unwrap();
+    let (slopes, _) = built_in();
+    let text = answer(
+        "",
+        &demand(&["--connections", "5"]),
+        &slopes,
+        &prices,
+        &LIST_PRICES,
+    );
+    assert!(text.unwrap().contains("30 EUR"));
+}
+
+#[test]
+fn the_plan_of_a_report_stands_beside_the_cluster() {
+    let text = printed(&["100M publishers, 500 APPLICATION subscribers, 1 h"]);
+    for word in [
+        "26,573",
+        "m6g.metal",
+        "Kafka",
+        "not counted",
+        "this cluster, list",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(!printed(&["15k_15k_qos1_p256_1mps_3n_3v"]).contains("Kafka"));
+}
+
 #[test]
 fn values_of_the_chart_are_for_pods() {
     let line = ["15k_15k_qos1_p256_1mps_3n_3v", "--values"];
     let (demand, title) = arguments(&line).unwrap().demand().unwrap();
     let (slopes, prices) = built_in();
-    let cluster = &fitting(&demand, &slopes, &prices).unwrap()[0];
+    let cluster = &fitting(&demand, &slopes, &prices, &LIST_PRICES).unwrap()[0];
     let text = values::values(&title, &demand, &slopes, cluster);
     let values: serde_json::Value = yaml::parse(&text).unwrap();
     assert_eq!(values["replicas"].as_f64(), Some(cluster.nodes), "{text}");

@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use sizing::{Cluster, Demand, Needs, Prices, Resource, Slopes};
+use sizing::{
+    Cluster, Cost, DISKS, Demand, MACHINES, Needs, Plan, Prices, Pricing, Purchase, Resource,
+    Slopes, ZONE_TRAFFIC,
+};
 use text_table::Table;
 
 /// Kinds of machines that are shown.
@@ -13,6 +16,7 @@ pub(super) fn text(
     demand: &Demand,
     slopes: &Slopes,
     prices: &Prices,
+    purchase: &Purchase<'_>,
     clusters: &[Cluster],
 ) -> String {
     let mut text = format!("{title}\n{}\n", sentence(demand));
@@ -50,6 +54,11 @@ pub(super) fn text(
             }
         );
         text += &terms(demand, slopes, nodes);
+        let _ = write!(text, "\n{}", costs(best, prices, purchase));
+        let of_scenario = |plan: &&Plan| title.starts_with(&format!("{}:", plan.scenario));
+        for plan in prices.plans.iter().filter(of_scenario) {
+            let _ = write!(text, "\n{}", beside(plan, best, prices, purchase));
+        }
         if demand.connections > 0.0 {
             let each = best.month / demand.connections;
             let _ = writeln!(
@@ -72,7 +81,128 @@ pub(super) fn text(
         slopes.measured,
         prices.source
     );
+    for source in sources(prices, purchase) {
+        let _ = writeln!(text, "  {source}");
+    }
     text
+}
+
+/// What machines are paid for as, in a heading.
+fn called(pricing: Option<&Pricing>) -> &str {
+    pricing.map_or("list", |pricing| &pricing.name)
+}
+
+/// What each term costs a month, with machines paid for in each way: the one that is asked for first.
+fn costs(cluster: &Cluster, prices: &Prices, purchase: &Purchase<'_>) -> String {
+    let ways = [None]
+        .into_iter()
+        .chain(prices.pricings.iter().map(Some))
+        .filter(|way| *way != purchase.pricing);
+    let ways: Vec<Option<&Pricing>> = [purchase.pricing].into_iter().chain(ways).collect();
+    let price = |cost: &Cost, way: Option<&Pricing>| match cost.what {
+        MACHINES => cost.count * cluster.machine.price(way),
+        _ => cost.month(),
+    };
+    let heads = ["", "count", "of"].map(str::to_owned).into_iter();
+    let mut table = Table::new(heads.chain(ways.iter().map(|way| called(*way).to_owned())));
+    for cost in &cluster.costs {
+        let of = match cost.what {
+            MACHINES => cluster.machine.name.clone(),
+            _ => cost.of.to_owned(),
+        };
+        let cells = [format!("  {}", cost.what), number(cost.count), of].into_iter();
+        table.row(cells.chain(ways.iter().map(|way| number(price(cost, *way)))));
+    }
+    let sums = ways.iter().map(|way| {
+        let all = cluster.costs.iter();
+        number(all.map(|cost| price(cost, *way)).sum())
+    });
+    let cells = ["  sum", "", ""].map(str::to_owned).into_iter();
+    table.row(cells.chain(sums));
+    format!(
+        "A month of {} in {}, in {}, with machines paid for in each way:\n\n{table}",
+        plural(cluster.nodes, "node", "nodes"),
+        plural(purchase.zones, "zone", "zones"),
+        prices.currency
+    )
+}
+
+/// Somebody else's plan for the same load and the cheapest cluster, with each term.
+fn beside(plan: &Plan, cluster: &Cluster, prices: &Prices, purchase: &Purchase<'_>) -> String {
+    let ours = |what: &str| -> Option<f64> {
+        let named =
+            |cost: &&Cost| cost.what == what || what == DISKS && cost.what.starts_with(DISKS);
+        let of: Vec<f64> = cluster
+            .costs
+            .iter()
+            .filter(named)
+            .map(Cost::month)
+            .collect();
+        (!of.is_empty()).then(|| of.iter().sum())
+    };
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+    let mut table = Table::new([
+        String::new(),
+        plan.name.clone(),
+        "by list prices".to_owned(),
+        format!("this cluster, {}", called(purchase.pricing)),
+        format!("what {} has", plan.name),
+    ]);
+    for term in &plan.terms {
+        table.row([
+            format!("  {}", term.what),
+            term.month.map_or_else(|| "not counted".to_owned(), number),
+            shown(term.list),
+            shown(ours(&term.what)),
+            term.of.clone(),
+        ]);
+    }
+    for what in [MACHINES, DISKS, ZONE_TRAFFIC] {
+        if !plan.terms.iter().any(|term| term.what == what) {
+            let row = [format!("  {what}"), "-".to_owned(), "-".to_owned()];
+            table.row(row.into_iter().chain([shown(ours(what)), String::new()]));
+        }
+    }
+    let sum =
+        |of: fn(&sizing::PlanTerm) -> Option<f64>| number(plan.terms.iter().filter_map(of).sum());
+    table.row([
+        "  sum".to_owned(),
+        sum(|term| term.month),
+        sum(|term| term.list),
+        number(cluster.month),
+        String::new(),
+    ]);
+    format!(
+        "The plan of {} for the same load, beside this one, in {} a month:\n\n{table}  {}\n",
+        plan.name, prices.currency, plan.source
+    )
+}
+
+/// Whose prices they are besides those of machines and of space on disks.
+fn sources(prices: &Prices, purchase: &Purchase<'_>) -> Vec<String> {
+    let estimate = |pricing: &Pricing| {
+        if pricing.estimate {
+            " (an estimate)"
+        } else {
+            ""
+        }
+    };
+    let asked = purchase.pricing.map(|pricing| {
+        let share = pricing.share * 100.0;
+        format!(
+            "{}: {share:.0} % of the list price{}, {}",
+            pricing.name,
+            estimate(pricing),
+            pricing.source
+        )
+    });
+    let others = [
+        &prices.disk_operations.source,
+        &prices.disk_throughput.source,
+        &prices.zone_traffic.source,
+    ];
+    let others = others.into_iter().filter(|source| !source.is_empty());
+    asked.into_iter().chain(others.cloned()).collect()
 }
 
 /// A number with its noun.
