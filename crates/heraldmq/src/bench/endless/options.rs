@@ -114,10 +114,11 @@ pub(super) struct Common {
     /// Keep alive in seconds; 0 for none.
     #[arg(short, long, visible_alias = "keepalive", default_value_t = 300)]
     keep_alive: u16,
-    /// Whether clients start with clean sessions; if not, the broker keeps the sessions after the run.
+    /// Whether clients start with clean sessions. If not, the broker keeps the sessions after the run: by MQTT 5.0 only
+    /// for the seconds of --session-expiry, as with emqtt_bench.
     #[arg(short = 'C', long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", default_value = "true", action = ArgAction::Set)]
     clean: bool,
-    /// Seconds for which the broker keeps a session after its connection ends (MQTT 5.0).
+    /// Seconds for which the broker keeps a session after its connection ends (MQTT 5.0); 0: the session ends with it.
     #[arg(short = 'x', long, value_name = "SECONDS", default_value_t = 0)]
     session_expiry: u32,
     /// Use TLS, as --tls does.

@@ -223,7 +223,18 @@ fn ways_to_pay_and_zones_change_what_a_month_costs() {
     // Three voters: a node may fail, so that nodes are in three zones.
     assert_eq!(sum(&[NAME]), sum(&[NAME, "--zones", "3"]));
     assert!(sum(&[NAME]) > list);
-    assert!(printed(&[NAME]).contains("traffic between zones"));
+    let text = printed(&[NAME]);
+    let cheapest = text.lines().find(|line| line.starts_with("c7g.large "));
+    let traffic = text
+        .lines()
+        .find(|line| line.starts_with("  traffic between zones "));
+    let traffic = traffic.and_then(|line| line.split_whitespace().last());
+    let traffic: f64 = traffic.unwrap().parse().unwrap();
+    let share = (traffic / sum(&[NAME]) * 100.0).round();
+    let shown = format!("{share} % of it");
+    assert!(cheapest.unwrap().ends_with(&shown), "{shown}: {text}");
+    let text = printed(&[NAME, "--zones", "1"]);
+    assert!(!text.contains("traffic between zones"), "{text}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) fn text(
     clusters: &[Cluster],
 ) -> String {
     let mut text = format!("{title}\n{}\n", sentence(demand));
-    let mut table = Table::new([
+    let mut heads = vec![
         "machine",
         "nodes",
         "cores",
@@ -28,10 +28,15 @@ pub(super) fn text(
         "disk GiB",
         "a month",
         "tightest",
-    ]);
+    ];
+    let has_zones = purchase.zones > 1.0;
+    if has_zones {
+        heads.push("traffic between zones");
+    }
+    let mut table = Table::new(heads);
     for cluster in clusters.iter().take(SHOWN) {
         let (resource, share) = cluster.tightest;
-        table.row([
+        let cells = [
             cluster.machine.name.clone(),
             number(cluster.nodes),
             number(cluster.machine.cores),
@@ -39,7 +44,9 @@ pub(super) fn text(
             number(cluster.disk_gib),
             format!("{} {}", number(cluster.month), prices.currency),
             format!("{} {:.0} %", name(resource), share * 100.0),
-        ]);
+        ];
+        let zones = has_zones.then(|| format!("{:.0} % of it", zone_share(cluster) * 100.0));
+        table.row(cells.into_iter().chain(zones));
     }
     let _ = write!(text, "\n{table}");
     if let Some(best) = clusters.first() {
@@ -85,6 +92,20 @@ pub(super) fn text(
         let _ = writeln!(text, "  {source}");
     }
     text
+}
+
+/// Of what a cluster costs, the share of traffic between zones, which is an upper bound.
+fn zone_share(cluster: &Cluster) -> f64 {
+    let traffic = cluster
+        .costs
+        .iter()
+        .filter(|cost| cost.what == ZONE_TRAFFIC);
+    let month: f64 = traffic.map(Cost::month).sum();
+    if month > 0.0 {
+        month / cluster.month
+    } else {
+        0.0
+    }
 }
 
 /// What machines are paid for as, in a heading.
