@@ -43,6 +43,7 @@ const SEVERAL: &[(&str, &str)] = &[
     ("cpufeatures", "openraft"),
     ("crypto-common", "openraft"),
     ("digest", "openraft"),
+    ("fallible-iterator", "postgres-protocol"),
     ("foldhash", "prost-build"),
     ("getrandom", "raft-engine"),
     ("hashbrown", "raft-engine, quick_cache"),

@@ -60,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // With threads, sockets, files or clocks.
     ("config", &["mqtt-proto"]),
     ("host", &[]),
+    ("profiler", &[]),
     ("http-client", &[]),
     ("telemetry", &["config", "http-client"]),
     ("control-view", &["control"]),
@@ -127,6 +128,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "net",
             "net-api",
             "peer-protocol",
+            "profiler",
             "route-exchange",
             "split-script",
             "store",
