@@ -12,12 +12,12 @@ use zeroize::Zeroizing;
 
 use crate::api::{
     AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, Ban, BusyClient, BusyOrder, BusyRole,
-    BusyTopic, Client, ClientOrder, ClientRow, ClientState, DropRow, DropTotals, EventKind,
-    FailedLoginsRow, Gone, GroupMember, Happened, History, HolderRow, ListenerRow, Match,
-    MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
+    BusyTopic, Client, ClientOrder, ClientRow, ClientState, CpuProfile, DropRow, DropTotals,
+    EventKind, FailedLoginsRow, Gone, GroupMember, Happened, History, HolderRow, ListenerRow,
+    Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
     PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow,
     RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow,
-    Stats, SubscriptionChanged, SubscriptionRow, WatchedClient,
+    Stats, SubscriptionChanged, SubscriptionRow, ThreadsUsage, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -328,6 +328,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Who is busy.
     fn traffic(&self) -> Arc<dyn Traffic>;
 
+    /// What goes on inside the process.
+    fn profiles(&self) -> Arc<dyn Profiles>;
+
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
 
@@ -359,9 +362,6 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Dropped messages, the latest first. The key of a row is its place.
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>>;
 
-    /// How many messages were dropped, by reason, on all nodes.
-    fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>>;
-
     /// The first `limit` bans behind the one with this number, as this node has them, and whether more follow.
     fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool);
 
@@ -380,6 +380,18 @@ pub trait Groups: fmt::Debug + Send + Sync + 'static {
     /// Members of the shared group that a filter, as it is given at SUBSCRIBE, makes sessions members of. Durable ones come first, in the
     /// order of client identifiers; then the others, by node.
     fn members(&self, filter: String, range: Range) -> Asked<Found<GroupMember>>;
+}
+
+/// What a broker says of its own process.
+pub trait Profiles: fmt::Debug + Send + Sync + 'static {
+    /// Begins to sample where the CPU time of this node's process goes. What it gives is the profile, when the time is over; whoever drops
+    /// it ends the profile.
+    ///
+    /// The problem says that the node is another one, or that a profile is under way.
+    fn cpu(&self, node: NodeId, lasts: Duration) -> Asked<BoxFuture<'static, CpuProfile>>;
+
+    /// What the threads of this node have used since they started.
+    fn threads(&self, node: NodeId) -> Asked<ThreadsUsage>;
 }
 
 /// What a broker knows of who is busy, or tries to be.
@@ -406,6 +418,9 @@ pub trait Traffic: fmt::Debug + Send + Sync + 'static {
 
     /// Alarms that have ended, those that have ended last first.
     fn ended_alarms(&self, budget: Duration) -> Asked<Gathered<Vec<Alarm>>>;
+
+    /// How many messages were dropped, by reason, on all nodes.
+    fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>>;
 
     /// What sessions have lost on a node or on all, those first that have lost something last.
     fn session_drops(

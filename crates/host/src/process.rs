@@ -3,9 +3,12 @@
 //! A reading of [`Process::usage`] takes some 60 µs whatever the process holds, so that it can be taken
 //! each second beside a load. [`Process::resident_bytes`] looks at all pages instead, some 10 ms for each GB.
 //!
+//! Threads one by one are in `threads.rs`.
+//!
 //! Deliberately absent: child processes; see `processes.rs`.
 
 mod stat;
+mod threads;
 
 use std::fs;
 use std::io;
@@ -16,6 +19,7 @@ use rustix::io::Errno;
 
 use crate::network::NetworkBytes;
 pub(crate) use stat::Stat;
+pub use threads::{ThreadId, ThreadUsage, Waits};
 
 /// CPU time used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

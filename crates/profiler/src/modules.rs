@@ -1,12 +1,13 @@
 //! The files that the process runs code of: the program and its libraries.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use framehop::{ExplicitModuleSectionInfo, Unwinder as _};
+use object::read::ReadCache;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, SegmentFlags};
 
 use crate::handler::Unwinder;
@@ -44,7 +45,7 @@ pub(crate) fn loaded() -> io::Result<(Vec<Module>, Unwinder)> {
             false => &path,
         };
         // A library that was replaced is not what runs: its frames have addresses only.
-        let found = fs::read(file).ok().and_then(|bytes| read(&bytes, &mapped));
+        let found = File::open(file).ok().and_then(|file| read(file, &mapped));
         let (build_id, base) = match found {
             Some(found) => {
                 let (name, range) = (path.to_string_lossy(), mapped.range.clone());
@@ -117,8 +118,10 @@ struct Found {
 }
 
 /// `None`: it is no ELF file, or has no code at that place.
-fn read(bytes: &[u8], mapped: &Mapped) -> Option<Found> {
-    let file = object::File::parse(bytes).ok()?;
+fn read(file: File, mapped: &Mapped) -> Option<Found> {
+    // Of a file with symbols, most is not needed.
+    let parts = ReadCache::new(file);
+    let file = object::File::parse(&parts).ok()?;
     let place = file.segments().find_map(|segment| {
         let (offset, size) = segment.file_range();
         // A mapping begins at the page that the segment begins in.

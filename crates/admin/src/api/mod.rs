@@ -16,6 +16,7 @@ mod matching;
 mod message;
 mod node;
 mod people;
+mod profile;
 mod queue;
 mod rule;
 mod setting;
@@ -50,6 +51,10 @@ pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealt
 pub use people::{
     FirstAdministrator, KeyMade, KeyRow, KnownIn, LoginMethods, NewKey, NewPerson, OwnPassword,
     PersonMade, PersonRow, Rotation,
+};
+pub use profile::{
+    CpuProfile, ProfiledModule, ProfiledStack, ProfiledThread, ThreadUsageRow, ThreadsUsage,
+    TurnTimes,
 };
 pub use queue::{QueueOrder, QueuePurge, QueueRow, QueuedMessage};
 pub use rule::{

@@ -81,7 +81,7 @@ pub(super) async fn totals(
     State(broker): State<Arc<dyn Broker>>,
     Params(budget): Params<BudgetParams>,
 ) -> Result<Json<DropSums>, Problem> {
-    let totals = broker.drop_totals(budget.budget()?).await?;
+    let totals = broker.traffic().drop_totals(budget.budget()?).await?;
     Ok(Json(DropSums {
         reasons: totals.all,
         partial: totals.partial,

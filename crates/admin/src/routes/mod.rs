@@ -20,6 +20,7 @@ mod matching;
 mod member;
 mod messages;
 mod nodes;
+mod profiles;
 mod rates;
 mod reading;
 mod rules;
@@ -207,6 +208,8 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(cluster::leave))
             .routes(routes!(nodes::leave))
             .routes(routes!(nodes::evict))
+            .routes(routes!(profiles::cpu))
+            .routes(routes!(profiles::threads))
             .routes(routes!(cluster::evict))
             .routes(routes!(cluster::split))
             .routes(routes!(cluster::finish_upgrade))

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use admin::api::{
     AclAnswer, AclQuestion, AclRules, AclSubject, Ban, BigNumber, Client, ClientOrder, ClientRow,
-    ClientState, DropRow, DropTotals, Gone, GroupMember, Happened, History, ListenerRow, Match,
-    MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached,
+    ClientState, DropRow, Gone, GroupMember, Happened, History, ListenerRow, Match, MatchRequest,
+    Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow, NotReached,
     PublishedMessage, Publisher, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RetainedLevelRow,
     RetainedRow, SettingRow, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
     Voter,
@@ -19,7 +19,7 @@ use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, QueueQuestion, Range, Role,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Profiles, QueueQuestion, Range, Role,
     SessionQuestion, Traffic,
 };
 use authorization::Action;
@@ -37,6 +37,7 @@ use tokio::time::Instant;
 
 use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
+use super::profiles::OwnProfiles;
 use super::rules::Judged;
 use super::state::Inspect;
 use super::top::AskingTraffic;
@@ -400,6 +401,10 @@ impl Broker for Asking {
         Arc::new(AskingTraffic(Arc::clone(&self.0)))
     }
 
+    fn profiles(&self) -> Arc<dyn Profiles> {
+        Arc::new(OwnProfiles(Arc::clone(&self.0)))
+    }
+
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {
         let inspect = Arc::clone(&self.0);
         async move { messages::queue(&inspect, question, range).await }.boxed()
@@ -413,24 +418,6 @@ impl Broker for Asking {
     fn drops(&self, filter: DropFilter, range: Range) -> Asked<Found<DropRow>> {
         let inspect = Arc::clone(&self.0);
         async move { inspect.drops(filter, range).await }.boxed()
-    }
-
-    fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>> {
-        let inspect = Arc::clone(&self.0);
-        async move {
-            let answers = gather::all(&inspect, Question::DropTotals, budget).await;
-            let (parts, partial) = gather::sort(answers, "drops", |answer| match answer {
-                Answer::DropTotals(totals) => Some(totals),
-                _ => None,
-            });
-            let mut all = DropTotals::new();
-            for (reason, count) in parts.into_iter().flat_map(|(.., totals)| totals) {
-                let sum: &mut u64 = all.entry(reason).or_default();
-                *sum = sum.saturating_add(count);
-            }
-            Ok(Gathered { all, partial })
-        }
-        .boxed()
     }
 
     fn bans(&self, after: Option<u64>, limit: usize) -> (Vec<Ban>, bool) {

@@ -25,6 +25,7 @@ mod lost;
 mod matching;
 mod messages;
 mod node;
+mod profiles;
 mod publishing;
 mod queues;
 mod retained;

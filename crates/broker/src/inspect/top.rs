@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::api::{
-    self, Alarm, FailedLoginsRow, History, HolderRow, RefusedLoginsRow, SessionDrops, ShardName,
+    self, Alarm, DropTotals, FailedLoginsRow, History, HolderRow, RefusedLoginsRow, SessionDrops,
+    ShardName,
 };
 use admin::page::MissingReason;
 use admin::{Asked, Gathered, Traffic};
@@ -173,6 +174,24 @@ fn measure(by: BusyOrder) -> Measure {
 pub(super) struct AskingTraffic(pub(super) Arc<Inspect>);
 
 impl Traffic for AskingTraffic {
+    fn drop_totals(&self, budget: Duration) -> Asked<Gathered<DropTotals>> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            let answers = gather::all(&inspect, Question::DropTotals, budget).await;
+            let (parts, partial) = gather::sort(answers, "drops", |answer| match answer {
+                Answer::DropTotals(totals) => Some(totals),
+                _ => None,
+            });
+            let mut all = DropTotals::new();
+            for (reason, count) in parts.into_iter().flat_map(|(.., totals)| totals) {
+                let sum: &mut u64 = all.entry(reason).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            Ok(Gathered { all, partial })
+        }
+        .boxed()
+    }
+
     fn busy_clients(
         &self,
         role: api::BusyRole,

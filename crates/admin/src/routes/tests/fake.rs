@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::pending;
+use futures_util::future::{BoxFuture, pending};
 use parking_lot::Mutex;
 use peer_protocol::Refusal;
 use store_state::api::Slot;
 
 use crate::api::{
-    AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, At, Ban, BusyClient, BusyOrder, BusyRole,
-    BusyTopic, Client, ClientRow, ClientState, Counts, DecidedBy, DropRow, DropTotals,
-    FailedLoginsRow, Gone, GroupMember, HolderRow, KnownBy, ListenerRow, Match, MatchCounts,
-    MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops, SettingRow,
-    ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, Verdict,
-    WatchedClient,
+    AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, Amount, At, Ban, BusyClient, BusyOrder,
+    BusyRole, BusyTopic, Client, ClientRow, ClientState, Counts, CpuProfile, DecidedBy, DropRow,
+    DropTotals, FailedLoginsRow, Gone, GroupMember, HolderRow, KnownBy, ListenerRow, Match,
+    MatchCounts, MatchRequest, NewBan, NewSubscription, NodeChange, NodeRow, SessionDrops,
+    SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow,
+    ThreadsUsage, Verdict, WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -30,8 +30,8 @@ use crate::page::{Found, Missing, MissingReason};
 use crate::problem::{Kind, Problem};
 use crate::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, People, QueueQuestion, Range, Role,
-    SessionQuestion, Traffic,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, People, Profiles, QueueQuestion, Range,
+    Role, SessionQuestion, Traffic,
 };
 
 /// The only user, an operator.
@@ -539,10 +539,6 @@ impl Broker for Fake {
         async { Ok(nothing()) }.boxed()
     }
 
-    fn drop_totals(&self, _: Duration) -> Asked<Gathered<DropTotals>> {
-        gathered(DropTotals::new())
-    }
-
     fn history(&self, _: Option<u64>, _: Duration) -> Asked<History> {
         let history = History {
             step_s: 10,
@@ -598,6 +594,10 @@ impl Broker for Fake {
         Arc::new(Idle)
     }
 
+    fn profiles(&self) -> Arc<dyn Profiles> {
+        Arc::new(Idle)
+    }
+
     fn queues(&self, _: QueueOrder, _: usize, _: Duration) -> Asked<Gathered<Vec<QueueRow>>> {
         gathered(Vec::new())
     }
@@ -648,7 +648,41 @@ impl Groups for Idle {
     }
 }
 
+impl Profiles for Idle {
+    fn cpu(&self, node: NodeId, lasts: Duration) -> Asked<BoxFuture<'static, CpuProfile>> {
+        let profile = CpuProfile {
+            node,
+            node_name: "n7".to_owned(),
+            version: "1".to_owned(),
+            hertz: Amount(199),
+            lasted_ms: Amount(lasts.as_secs() * 1_000),
+            cpu_ms: Amount(0),
+            samples: Amount(0),
+            lost: Amount(0),
+            threads: Vec::new(),
+            modules: Vec::new(),
+            places: Vec::new(),
+            stacks: Vec::new(),
+        };
+        async move { Ok(async move { profile }.boxed()) }.boxed()
+    }
+
+    fn threads(&self, node: NodeId) -> Asked<ThreadsUsage> {
+        let usage = ThreadsUsage {
+            node,
+            node_name: "n7".to_owned(),
+            uptime_us: Amount(0),
+            threads: Vec::new(),
+        };
+        async move { Ok(usage) }.boxed()
+    }
+}
+
 impl Traffic for Idle {
+    fn drop_totals(&self, _: Duration) -> Asked<Gathered<DropTotals>> {
+        gathered(DropTotals::new())
+    }
+
     fn ended_alarms(&self, _: Duration) -> Asked<Gathered<Vec<Alarm>>> {
         gathered(Vec::new())
     }
