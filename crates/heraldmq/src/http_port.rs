@@ -187,6 +187,26 @@ impl HttpPort {
         self.read(&url, request.send(body.to_string()))
     }
 
+    /// The answer to a request without a body that takes so long, and of which `longest` bytes may come.
+    pub(crate) fn post_long(
+        &self,
+        path: &str,
+        takes: Duration,
+        longest: u64,
+    ) -> Result<String, Failure> {
+        let url = self.url(path)?;
+        let request = self.authorized(self.agent()?.post(&url))?;
+        let request = request.config().timeout_global(Some(takes + PATIENCE));
+        let answer = request.build().send_empty();
+        let mut answer = answer.map_err(|error| Failure::Runtime(format!("{url}: {error}")))?;
+        if !answer.status().is_success() {
+            return self.read(&url, Ok(answer));
+        }
+        let body = answer.body_mut().with_config().limit(longest);
+        let body = body.read_to_string();
+        body.map_err(|error| Failure::Runtime(format!("{url}: {error}")))
+    }
+
     /// Deletes what is at a path.
     pub(crate) fn delete(&self, path: &str) -> Result<String, Failure> {
         let url = self.url(path)?;

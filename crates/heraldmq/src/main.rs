@@ -1,5 +1,5 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, its users and rules, its bans, its cluster, names for brokers, two small clients for a first try, the load test, and
+//! data folder, its file of passwords, its users and rules, its bans, its cluster, names for brokers, a look into its process, two small clients for a first try, the load test, and
 //! its own manual.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
@@ -30,6 +30,7 @@ mod look;
 mod manual;
 mod output;
 mod passwd;
+mod profile;
 mod publish;
 mod ready;
 mod secrets;
@@ -78,6 +79,7 @@ enum Command {
     Access(access::Command),
     Cluster(cluster::Arguments),
     Context(context::Arguments),
+    Profile(profile::Arguments),
     Ready(ready::Arguments),
     Bench(bench::Arguments),
     Size(bench::size::Arguments),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Access(command) => return ended(access::run(&command)),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Context(arguments) => context::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
         Command::Ready(arguments) => ready::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Size(arguments) => bench::size::run(&arguments),

@@ -46,6 +46,7 @@ const SEVERAL: &[(&str, &str)] = &[
     ("fallible-iterator", "postgres-protocol"),
     ("foldhash", "prost-build"),
     ("getrandom", "raft-engine"),
+    ("gimli", "framehop"),
     ("hashbrown", "raft-engine, quick_cache"),
     ("heck", "raft-engine"),
     ("itertools", "chitchat"),
