@@ -168,6 +168,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &["text-table"]),
     ("text-table", &[]),
     ("sizing", &[]),
+    ("outlet", &[]),
     (
         "loadtest",
         &[

@@ -19,6 +19,7 @@ const PURE: &[&str] = &[
     "control-document",
     "mqtt-session",
     "net-api",
+    "outlet",
     "peer-protocol",
     "report",
     "route-exchange",
