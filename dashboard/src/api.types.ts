@@ -19,6 +19,7 @@ export type Action = { action: ActionName; client_ids: (string)[] };
 export type ActionName = "disconnect" | "end_session" | "empty_queue";
 export type ActionResult = { client_id: string; done: Gone | null; emptied: QueuePurge | null; problem: Document | null };
 export type Alarm = { detail: string; name: string; node: NodeId; node_name: string; since: At | null; subject: string; until: At | null };
+export type AllocatorBytes = { active: Amount; allocated: Amount; metadata: Amount; resident: Amount; retained: Amount };
 export type Amount = number;
 export type At = string;
 export type AuditField = { after: string | null; before: string | null; name: string };
@@ -81,6 +82,9 @@ export type Match = { counted_all: boolean; counts: MatchCounts; not: (NotReache
 export type MatchCounts = { delivered: number; dropped: number; groups: number; queued: number };
 export type MatchRequest = { clients: (string)[]; limit: number; publisher: string | null; publisher_user: string | null; qos: number; topic: string };
 export type Me = { audits: boolean; csrf_token: string | null; ends_at: At | null; key: string | null; must_change: boolean; role: Role; user: string | null };
+export type MemoryKnown = "counted" | "estimated" | "remainder";
+export type MemoryProfile = { allocator: AllocatorBytes | null; node: NodeId; node_name: string; resident_bytes: Amount; structures: (MemoryRow)[] };
+export type MemoryRow = { bytes: number; count: Amount | null; how: MemoryKnown; structure: string };
 export type Message = { content_type: string | null; correlation_data: string | null; encoding: Encoding; expires_at: At | null; payload: string | null; payload_bytes: number; payload_is_utf8: boolean; qos: number; response_topic: string | null; topic: string; user_properties: (UserProperty)[] };
 export type Micros = number;
 export type Missing = { missing: (string)[]; node: NodeId | null; node_name: string; reason: MissingReason };
@@ -221,6 +225,7 @@ export interface Get {
   "/me": { answer: Me; body: null };
   "/nodes": { answer: Page_NodeRow; body: null };
   "/nodes/{node}": { answer: NodeRow; body: null };
+  "/nodes/{node}/profile/memory": { answer: MemoryProfile; body: null };
   "/nodes/{node}/profile/threads": { answer: ThreadsUsage; body: null };
   "/openapi.json": { answer: null; body: null };
   "/people": { answer: Page_PersonRow; body: null };

@@ -14,8 +14,8 @@ use crate::api::{
     AclAnswer, AclQuestion, AclRules, AclSubject, Alarm, Ban, BusyClient, BusyOrder, BusyRole,
     BusyTopic, Client, ClientOrder, ClientRow, ClientState, CpuProfile, DropRow, DropTotals,
     EventKind, FailedLoginsRow, Gone, GroupMember, Happened, History, HolderRow, ListenerRow,
-    Match, MatchRequest, Message, NewBan, NewMessage, NewSubscription, NodeChange, NodeRow,
-    PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow,
+    Match, MatchRequest, MemoryProfile, Message, NewBan, NewMessage, NewSubscription, NodeChange,
+    NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow,
     RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow,
     Stats, SubscriptionChanged, SubscriptionRow, ThreadsUsage, WatchedClient,
 };
@@ -392,6 +392,9 @@ pub trait Profiles: fmt::Debug + Send + Sync + 'static {
 
     /// What the threads of this node have used since they started.
     fn threads(&self, node: NodeId) -> Asked<ThreadsUsage>;
+
+    /// What takes the memory of this node. The problem says that the node is another one, or that it counts already.
+    fn memory(&self, node: NodeId) -> Asked<MemoryProfile>;
 }
 
 /// What a broker knows of who is busy, or tries to be.

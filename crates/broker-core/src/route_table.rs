@@ -58,6 +58,11 @@ impl RouteTable {
         self.router.for_each_match(topic, f)
     }
 
+    /// Heap memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.router.bytes() + self.patterns.capacity() * size_of::<(Pattern, u32)>()
+    }
+
     /// Patterns of all filters.
     pub(crate) fn patterns(&self) -> usize {
         self.patterns.len()

@@ -232,6 +232,11 @@ impl Routes {
         self.subscriptions.load(Ordering::Relaxed)
     }
 
+    /// What the index takes of the memory in bytes, without what shared groups hold. O(1).
+    pub fn bytes(&self) -> usize {
+        self.read().router.bytes() + self.changes.len() * size_of::<AtomicU32>()
+    }
+
     /// Patterns of wildcards in all filters, those of other nodes and of absent sessions included: one more is one
     /// more path for each topic to be compared with.
     pub fn patterns(&self) -> usize {
@@ -973,6 +978,8 @@ pub struct MatchCache {
     young: HashMap<Box<[u8]>, Cached>,
     old: HashMap<Box<[u8]>, Cached>,
     young_bytes: usize,
+    /// As of when it became the old half: topics that have moved to the young one are still in it.
+    old_bytes: usize,
     misses: u64,
 }
 
@@ -1031,12 +1038,19 @@ impl MatchCache {
     fn age(&mut self) {
         if self.young_bytes > CACHE_BYTES {
             self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
+            self.old_bytes = std::mem::take(&mut self.young_bytes);
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
+    }
+
+    /// Topics, and about what they and their free places take.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let free = self.young.capacity() - self.young.len() + self.old.capacity() - self.old.len();
+        let bytes = self.young_bytes + self.old_bytes + free * size_of::<(Box<[u8]>, Cached)>();
+        (self.len(), bytes)
     }
 
     /// How often the route index had to be asked.

@@ -202,6 +202,11 @@ impl Events {
         self.ring.lock().push(event);
     }
 
+    /// How many are kept, and about how many bytes they take.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        self.ring.lock().held()
+    }
+
     /// The number that the next event gets.
     pub(crate) fn next(&self) -> u64 {
         self.ring.lock().numbers().end

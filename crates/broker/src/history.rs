@@ -100,6 +100,17 @@ impl History {
         self.0.lock().handle_reading(reading, now_ms);
     }
 
+    /// How many samples are kept, and about how many bytes they take.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let recorder = self.0.lock();
+        let samples = recorder.samples.since(None);
+        let each = |sample: &&Sample| {
+            size_of::<(u64, Sample)>() + size_of_val(&*sample.values) + size_of_val(&*sample.shards)
+        };
+        let bytes = samples.iter().flatten().map(each).sum();
+        (samples.len(), bytes)
+    }
+
     /// The samples that ended later than `since_ms`; `None`: all.
     pub(crate) fn samples(&self, since_ms: Option<u64>) -> Samples {
         self.0.lock().samples(since_ms)

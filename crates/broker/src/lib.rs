@@ -177,7 +177,14 @@ pub struct Ends {
     pub commit: &'static str,
     /// Log lines of the process that the node pushes to a collector of OpenTelemetry, if the log keeps any.
     pub log_lines: Option<Arc<LogLines>>,
+    /// Asks the memory allocator of the process; `None`: it says nothing.
+    pub allocator: AllocatorFigures,
 }
+
+pub use inspect::AllocatorFigures;
+
+/// Called when a node has left its cluster.
+type Left = Box<dyn Fn() + Send + Sync>;
 
 /// What a person says of the data folder at one start; no file keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -196,6 +203,7 @@ impl Default for Ends {
             left: Box::new(|| {}),
             commit: "unknown",
             log_lines: None,
+            allocator: || None,
         }
     }
 }
@@ -233,6 +241,7 @@ impl Broker {
             left: after,
             commit,
             log_lines,
+            allocator,
         } = ends;
         let left = left::begin_anew(config)?;
         let is_member = config.data_dir.join(cluster::RECORD).exists();
@@ -255,7 +264,7 @@ impl Broker {
                 (folder, port),
                 None,
                 None,
-                (after, log_lines),
+                (after, log_lines, allocator),
                 connect,
             );
         }
@@ -287,7 +296,7 @@ impl Broker {
             (folder, port),
             Some(place),
             clustered,
-            (after, log_lines),
+            (after, log_lines, allocator),
             |_| {},
         )
     }
@@ -302,13 +311,15 @@ impl Broker {
     ) -> Result<Self, StartError> {
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
-        let left = Ends::default().left;
+        let Ends {
+            left, allocator, ..
+        } = Ends::default();
         Self::start_node(
             config,
             (folder, port),
             Some(place),
             None,
-            (left, None),
+            (left, None, allocator),
             connect,
         )
     }
@@ -318,7 +329,7 @@ impl Broker {
         (folder, port): (Folder, HttpPort),
         place: Option<Place<PeerLinks>>,
         clustered: Option<Arc<Clustered>>,
-        (left, log_lines): (Box<dyn Fn() + Send + Sync>, Option<Arc<LogLines>>),
+        (left, log_lines, allocator): (Left, Option<Arc<LogLines>>, AllocatorFigures),
         connect: impl FnOnce(&Arc<Node>),
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
@@ -452,6 +463,7 @@ impl Broker {
             pushes: exporter
                 .as_deref()
                 .map(|exporter| Arc::clone(exporter.counts())),
+            allocator,
         };
         let access = NodeAccess::new(Arc::clone(&node));
         let inspect = Inspect::new(&node, control, ban_file, about);

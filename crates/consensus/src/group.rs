@@ -398,6 +398,11 @@ impl<C: Command> Group<C> {
     pub fn is_below_floor(&self) -> bool {
         self.log.is_below_floor()
     }
+
+    /// Entries of the log that are in memory, and about how many bytes these take.
+    pub fn in_memory(&self) -> (usize, usize) {
+        self.log.in_memory()
+    }
 }
 
 /// openraft's settings. The timer is switched on when there are others: its tick is all that an idle group

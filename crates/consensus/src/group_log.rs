@@ -142,6 +142,11 @@ impl<C: Command> GroupLog<C> {
         last >= self.state.lock().deleted
     }
 
+    /// Entries that are in memory, and about how many bytes these take.
+    pub(crate) fn in_memory(&self) -> (usize, usize) {
+        self.state.lock().tail.held()
+    }
+
     /// Whether the own log may lack what was acknowledged here before it was deleted or lost its end.
     pub(crate) fn is_below_floor(&self) -> bool {
         let state = self.state.lock();

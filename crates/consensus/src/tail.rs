@@ -58,6 +58,11 @@ impl<C: Command> Tail<C> {
         index < self.unwritten
     }
 
+    /// How many entries there are, and about how many bytes these take.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.entries.len(), self.bytes)
+    }
+
     pub(crate) fn push(&mut self, entry: Entry<C>) {
         assert_eq!(entry.log_id.index, self.next(), "a hole in the log");
         let bytes = record::len_hint(&entry);

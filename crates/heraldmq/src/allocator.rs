@@ -1,6 +1,23 @@
 //! The memory allocator: jemalloc, with built-in settings for a process that lives long and has
 //! bursts of connections. `_RJEM_MALLOC_CONF` in the environment overrides them.
 
+use admin::api::{AllocatorBytes, Amount};
+use tikv_jemalloc_ctl::{epoch, stats};
+
+/// What it holds now; `None`: it does not say. Some 10 µs.
+pub(crate) fn figures() -> Option<AllocatorBytes> {
+    // Figures are those of the last advance.
+    epoch::advance().ok()?;
+    let amount = |bytes: usize| Amount(bytes as u64);
+    Some(AllocatorBytes {
+        allocated: amount(stats::allocated::read().ok()?),
+        active: amount(stats::active::read().ok()?),
+        metadata: amount(stats::metadata::read().ok()?),
+        resident: amount(stats::resident::read().ok()?),
+        retained: amount(stats::retained::read().ok()?),
+    })
+}
+
 /// - `background_thread`: unused memory goes back to the system also while the broker is idle, and
 ///   event loops do not spend time on it.
 /// - `narenas`: by default there are four arenas per core; each keeps its own unused memory, so many

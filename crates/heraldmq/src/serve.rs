@@ -106,6 +106,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         // No more signals are waited for.
         left: Box::new(move || handle.close()),
         log_lines,
+        #[cfg(feature = "jemalloc")]
+        allocator: crate::allocator::figures,
+        #[cfg(not(feature = "jemalloc"))]
+        allocator: || None,
     };
     let word = match arguments.accept_folder {
         true => FolderWord::Accepted,

@@ -20,5 +20,5 @@ mod tree;
 pub use kernel::Kernel;
 pub use machine::Machine;
 pub use network::NetworkBytes;
-pub use process::{Cpu, Process, ProcessUsage, ThreadId, ThreadUsage, Waits};
+pub use process::{Cpu, Process, ProcessUsage, ResidentParts, ThreadId, ThreadUsage, Waits};
 pub use processes::Processes;

@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: child processes; see `processes.rs`.
 
+mod maps;
 mod stat;
 mod threads;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::network::NetworkBytes;
+pub use maps::ResidentParts;
 pub(crate) use stat::Stat;
 pub use threads::{ThreadId, ThreadUsage, Waits};
 

@@ -70,6 +70,9 @@ pub(crate) struct Connection {
     pub(crate) watches_writable: bool,
 }
 
+/// What an idle connection without layers takes in its table, and with its timer, in bytes.
+pub const CONNECTION_BYTES: usize = size_of::<Connection>() + 8 + 24;
+
 /// Where a connection stands between opening and closing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {

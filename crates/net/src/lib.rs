@@ -29,6 +29,7 @@ mod stats;
 mod timers;
 
 pub use clock::Clock;
+pub use connection::CONNECTION_BYTES;
 pub use event_loop::{EventLoops, Remote};
 pub use io::Io;
 pub use listener::{Listener, Profile, bind, bind_unix};
@@ -36,4 +37,4 @@ pub use places::{Descriptors, Places};
 pub use stats::{HandshakeFailure, ListenerStats, LoopStats};
 
 /// Bytes read at once, and the budget of one transmission.
-const CHUNK: usize = 64 * 1024;
+pub const CHUNK: usize = 64 * 1024;

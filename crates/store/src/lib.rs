@@ -43,6 +43,7 @@ pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::levels::{Levels, NodeLevels, ReplicaFault};
 pub use api::listener::Listener;
+pub use api::memory::{InMemory, MemoryOfStore, StoreMemory};
 pub use api::options::{Cluster, Options};
 pub use api::queues::class_queues;
 pub use api::retained_rows::{InTopicOrder, RetainedFound, RetainedLevel, RetainedRows};

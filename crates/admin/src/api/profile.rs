@@ -1,4 +1,4 @@
-//! What goes on inside the process of a node: where its CPU time goes, and what its threads use.
+//! What goes on inside the process of a node: where its CPU time goes, what its threads use, and what takes its memory.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -106,4 +106,59 @@ pub struct TurnTimes {
     pub up_to_ms: Option<f64>,
     /// How many.
     pub count: Amount,
+}
+
+/// What the resident memory of a node's process is taken by.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MemoryProfile {
+    /// The node.
+    pub node: NodeId,
+    /// What people call it.
+    pub node_name: String,
+    /// Resident memory of the process, in bytes.
+    pub resident_bytes: Amount,
+    /// What the memory allocator says; `null`: this build has none that says anything.
+    pub allocator: Option<AllocatorBytes>,
+    /// What takes the memory. All bytes together are `resident_bytes`.
+    pub structures: Vec<MemoryRow>,
+}
+
+/// What a memory allocator says, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AllocatorBytes {
+    /// Asked for by the program and not given back, each piece rounded up to a size of the allocator.
+    pub allocated: Amount,
+    /// Pages with such pieces.
+    pub active: Amount,
+    /// What the allocator keeps its own books in.
+    pub metadata: Amount,
+    /// Pages that may be resident, unused ones included: an upper bound.
+    pub resident: Amount,
+    /// Address space kept for later, without pages.
+    pub retained: Amount,
+}
+
+/// What some part of a process takes of its memory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MemoryRow {
+    /// What takes it, such as `retained_messages`.
+    pub structure: String,
+    /// How many there are of it; `null`: it is no number of things.
+    pub count: Option<Amount>,
+    /// Bytes. Of a remainder they can be below 0: estimates or the allocator's upper bounds were too high.
+    pub bytes: i64,
+    /// How the bytes are known.
+    pub how: MemoryKnown,
+}
+
+/// How the bytes of a part of the memory are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKnown {
+    /// Whoever has them counts them: in steps of what was asked of the allocator, which rounds up.
+    Counted,
+    /// A number of things times what one was measured to take.
+    Estimated,
+    /// What remains of a whole when all else is taken from it.
+    Remainder,
 }

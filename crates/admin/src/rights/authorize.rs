@@ -486,8 +486,18 @@ pub(crate) async fn authorize(
     let changes = needed > Role::Viewer && request.method() != Method::GET;
     request.extensions_mut().insert(gate.clone());
     if !changes {
+        let matched = request.extensions().get::<MatchedPath>();
+        let is_noted = matched.is_some_and(|matched| matched.as_str() == MEMORY_PROFILE);
+        let noted = is_noted.then(|| (caller.clone(), request.uri().path().to_owned()));
         request.extensions_mut().insert(caller);
-        return next.run(request).await;
+        let response = next.run(request).await;
+        if let Some((caller, path)) = noted
+            && response.status().is_success()
+        {
+            let (trail, action) = (gate.trail(), "nodes.profile.memory".to_owned());
+            trail.note(note(action, &caller, trail.node(), &path, &response));
+        }
+        return response;
     }
     let id = request.extensions().get::<RequestId>().cloned();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -526,6 +536,9 @@ pub(crate) async fn authorize(
     }
     response
 }
+
+/// A request that changes nothing, and that the audit has all the same: it costs the node some work.
+const MEMORY_PROFILE: &str = "/api/v1/nodes/{node}/profile/memory";
 
 /// What a request does, as the audit says it: `nodes.drain`, `bans.add`. `None`: the audit has it with the change of a record.
 fn action_of(method: &Method, matched: &str) -> Option<String> {

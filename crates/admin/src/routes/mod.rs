@@ -210,6 +210,7 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(nodes::evict))
             .routes(routes!(profiles::cpu))
             .routes(routes!(profiles::threads))
+            .routes(routes!(profiles::memory))
             .routes(routes!(cluster::evict))
             .routes(routes!(cluster::split))
             .routes(routes!(cluster::finish_upgrade))

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::input::{Params, Segment, word};
 use super::member;
-use crate::api::{CpuProfile, ThreadsUsage};
+use crate::api::{CpuProfile, MemoryProfile, ThreadsUsage};
 use crate::api_state::Turn;
 use crate::backend::Broker;
 use crate::problem::Problem;
@@ -74,4 +74,16 @@ pub(super) async fn threads(
 ) -> Result<Json<ThreadsUsage>, Problem> {
     let node = member::segment(&broker, &node)?;
     Ok(Json(broker.profiles().threads(node).await?))
+}
+
+/// What takes the memory of a node's process: each part counts its own now, and the rows together are the resident memory. One at a time (409). Only the
+/// node itself can say: it has to be the one that is asked (409).
+#[utoipa::path(get, path = "/api/v1/nodes/{node}/profile/memory", operation_id = "profile_memory", tag = "cluster", params(("node" = String, Path, description = "The identifier of the node, or its name")), responses((status = 200, description = "The parts", body = MemoryProfile)))]
+pub(super) async fn memory(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Segment(node): Segment<String>,
+) -> Result<Json<MemoryProfile>, Problem> {
+    let node = member::segment(&broker, &node)?;
+    Ok(Json(broker.profiles().memory(node).await?))
 }

@@ -60,6 +60,21 @@ impl RareParts {
 }
 
 impl Rare {
+    /// Of the box, and of those of its parts; not what these hold.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        fn boxed<T>(part: Option<&T>) -> usize {
+            part.map_or(0, size_of_val)
+        }
+        self.0.as_deref().map_or(0, |parts| {
+            size_of::<RareParts>()
+                + boxed(parts.replay.as_deref())
+                + boxed(parts.hold.as_deref())
+                + boxed(parts.joining.as_deref())
+                + boxed(parts.parts.as_deref())
+                + boxed(parts.kept.as_deref())
+        })
+    }
+
     #[inline]
     pub(crate) fn get(&self) -> &RareParts {
         self.0.as_deref().unwrap_or(EMPTY)

@@ -332,6 +332,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                     settings: &self.base.settings,
                     listener_kinds: &self.base.node.listener_kinds,
                     held: self.parts.backpressure.held_times(),
+                    cache: &self.cache,
                 };
                 inspect::answer(&view, &mut self.traffic, io, inspection);
             }

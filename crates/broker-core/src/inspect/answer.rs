@@ -5,8 +5,10 @@ use mqtt_proto::ReasonCode;
 use mqtt_session::{Timestamp, end_with_connection};
 use net_api::Connections;
 
+use super::memory;
 use super::question::{
-    Answer, End, Ended, INSPECTED, Inspection, MatchingSession, Question, SUBSCRIPTIONS,
+    Answer, End, Ended, INSPECTED, Inspection, MEMORY_SLICE, MatchingSession, Question,
+    SUBSCRIPTIONS,
 };
 use super::view::{self, View};
 use crate::clients::LoopIo;
@@ -90,6 +92,7 @@ pub(crate) fn answer(
         Question::Traffic(question) => {
             Answer::Traffic(traffic.answer(question, Timestamp(io.now_ms())))
         }
+        Question::Memory(from) => Answer::Memory(Box::new(memory::memory(view, from))),
     };
     let looked_at = match &answered {
         Answer::Summaries(rows) => rows.len(),
@@ -98,6 +101,8 @@ pub(crate) fn answer(
         Answer::Detail(_) | Answer::Verdict(_) => 4,
         // Rows of a table, each a short name and some numbers.
         Answer::Traffic(_) => 8,
+        // A few additions for each place.
+        Answer::Memory(_) => MEMORY_SLICE as usize / 8,
         Answer::Subscriptions(rows) => 1 + rows.as_ref().map_or(0, Vec::len) / 4,
     };
     Connections::charge(io, UNITS * u32::try_from(looked_at).unwrap_or(u32::MAX));

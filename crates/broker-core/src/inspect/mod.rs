@@ -4,10 +4,11 @@
 //! inspection looks at a bounded number of sessions, and charges the loop's turn for it.
 
 pub(crate) mod answer;
+mod memory;
 mod question;
 pub(crate) mod view;
 
 pub use question::{
-    Answer, ClientDetail, ClientSummary, ConnectionDetail, End, Ended, INSPECTED, Inspection, Life,
-    MatchingSession, Question, SUBSCRIPTIONS, SubscriptionDetail,
+    Answer, ClientDetail, ClientSummary, ConnectionDetail, End, Ended, Held, INSPECTED, Inspection,
+    Life, LoopMemory, MEMORY_SLICE, MatchingSession, Question, SUBSCRIPTIONS, SubscriptionDetail,
 };

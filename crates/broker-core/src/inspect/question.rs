@@ -5,7 +5,7 @@ use std::fmt;
 use authorization::Action;
 use mqtt_session::{ClassId, HeldBack, WillTarget};
 
-use crate::backpressure::held_time::Held;
+use crate::backpressure::held_time;
 use crate::key::SessionKey;
 use crate::rights::access::Verdict;
 use crate::traffic::{TrafficAnswer, TrafficQuestion};
@@ -66,6 +66,8 @@ pub enum Question {
     },
     /// Who is busy, or what a client does that is watched.
     Traffic(TrafficQuestion),
+    /// What clients take of the memory, [`MEMORY_SLICE`](super::MEMORY_SLICE) places of the table at most, from this one on.
+    Memory(u32),
 }
 
 /// What a loop says.
@@ -85,6 +87,8 @@ pub enum Answer {
     Verdict(Option<(Verdict, Option<String>)>),
     /// To [`Question::Traffic`].
     Traffic(TrafficAnswer),
+    /// To [`Question::Memory`].
+    Memory(Box<LoopMemory>),
 }
 
 /// A session with those of its subscriptions that match a topic.
@@ -143,6 +147,11 @@ pub enum Life {
     Away,
 }
 
+impl Life {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Connecting, Self::Connected, Self::Closing, Self::Away];
+}
+
 /// A session in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientSummary {
@@ -167,7 +176,7 @@ pub struct ClientSummary {
     /// Its class.
     pub class: ClassId,
     /// How it is held, or was within the last minute.
-    pub held: Option<Held>,
+    pub held: Option<held_time::Held>,
 }
 
 /// A session in full.
@@ -231,4 +240,47 @@ pub struct SubscriptionDetail {
     pub retain_as_published: bool,
     /// The Subscription Identifier.
     pub identifier: Option<u32>,
+}
+
+/// Places of the table of clients that one answer looks at.
+pub const MEMORY_SLICE: u32 = 512;
+
+/// A number of things, and what they take together in bytes, as asked of the allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// How many.
+    pub count: usize,
+    /// Bytes of all of them.
+    pub bytes: usize,
+}
+
+impl Held {
+    /// One more, of so many bytes.
+    pub fn add(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Others of the same kind.
+    pub fn add_all(&mut self, others: Self) {
+        self.count += others.count;
+        self.bytes = self.bytes.saturating_add(others.bytes);
+    }
+}
+
+/// What some of the clients of a loop take.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LoopMemory {
+    /// Clients with their sessions and subscriptions, by [`Life`].
+    pub clients: [Held; Life::ALL.len()],
+    /// Free places of their table.
+    pub free: Held,
+    /// Deliveries that wait or are in flight. A message that several have counts in each.
+    pub queued: Held,
+    /// Entries of the index of client identifiers, estimated.
+    pub identifiers: Held,
+    /// The match cache: with the first slice, else nothing.
+    pub cache: Held,
+    /// Where the next slice begins; `None`: that was the last one.
+    pub next: Option<u32>,
 }

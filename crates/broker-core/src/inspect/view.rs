@@ -11,6 +11,7 @@ use super::question::{ClientDetail, ClientSummary, ConnectionDetail, Life, Subsc
 use crate::backpressure::held_time::HeldTimes;
 use crate::clients::{Client, Clients, LoopIo};
 use crate::rights::access::{Access, Verdict};
+use crate::routes::MatchCache;
 use crate::settings::Settings;
 use crate::turn::{judged, version_name};
 
@@ -25,10 +26,21 @@ pub(crate) struct View<'a> {
     pub(crate) is_proxied: &'a dyn Fn(u16) -> bool,
     /// Whose packets wait, or have within the last minute.
     pub(crate) held: &'a HeldTimes,
+    pub(crate) cache: &'a MatchCache,
 }
 
 /// Subscriptions that a detail has.
 const FIRST: usize = 20;
+
+/// Where a client is in its life.
+pub(super) fn life(client: &Client) -> Life {
+    match client.connection {
+        _ if client.rare.get().joining.is_some() => Life::Connecting,
+        Some(_) if client.session.is_online() => Life::Connected,
+        Some(_) => Life::Closing,
+        None => Life::Away,
+    }
+}
 
 pub(super) fn summary(
     view: &View<'_>,
@@ -37,17 +49,11 @@ pub(super) fn summary(
     client: &Client,
 ) -> ClientSummary {
     let session = &client.session;
-    let life = match client.connection {
-        _ if client.rare.get().joining.is_some() => Life::Connecting,
-        Some(_) if session.is_online() => Life::Connected,
-        Some(_) => Life::Closing,
-        None => Life::Away,
-    };
     let peer = client.connection.and_then(|id| io.peer(id));
     ClientSummary {
         client_id: session.client_id().to_owned(),
         user: client.confirmed_user().map(str::to_owned),
-        life,
+        life: life(client),
         connected_ms: client.came_us / 1_000,
         address: peer.map(|peer| peer.to_string()),
         durable: session.is_durable(),

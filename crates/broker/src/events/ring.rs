@@ -163,6 +163,18 @@ impl Ring {
         self.numbers.clone()
     }
 
+    /// How many events are kept, and about how many bytes they take.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let mut held = (self.events.len(), self.bytes);
+        for reserved in &self.reserved {
+            held.0 += reserved.events.len();
+            held.1 += reserved.bytes.0;
+        }
+        // The bytes of an event include the event itself; its `Arc` has two counters beside it.
+        let each = size_of::<Kept>() + 2 * size_of::<usize>();
+        (held.0, held.1 + held.0 * each)
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes

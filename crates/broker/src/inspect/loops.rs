@@ -9,8 +9,8 @@ use broker_core::LoopMessage;
 use broker_core::SessionKey;
 use broker_core::Verdict;
 use broker_core::inspect::{
-    Answer, ClientDetail, ClientSummary, End, Ended, INSPECTED, Inspection, MatchingSession,
-    Question, SubscriptionDetail,
+    Answer, ClientDetail, ClientSummary, End, Ended, INSPECTED, Inspection, LoopMemory,
+    MatchingSession, Question, SubscriptionDetail,
 };
 use broker_core::{
     ChangeSubscription, Changed, SubscriptionChange, TrafficAnswer, TrafficQuestion,
@@ -171,6 +171,18 @@ pub(super) async fn traffic(
 ) -> Result<TrafficAnswer, MissingReason> {
     match inspect(node, index, Question::Traffic(question)).await? {
         Answer::Traffic(answer) => Ok(answer),
+        _ => Err(MissingReason::Failed),
+    }
+}
+
+/// What the clients of a loop take of the memory, places of its table from this one on.
+pub(super) async fn memory(
+    node: &Arc<Node>,
+    index: usize,
+    from: u32,
+) -> Result<Box<LoopMemory>, MissingReason> {
+    match inspect(node, index, Question::Memory(from)).await? {
+        Answer::Memory(memory) => Ok(memory),
         _ => Err(MissingReason::Failed),
     }
 }

@@ -1,17 +1,16 @@
-//! What goes on inside this process: where its CPU time goes, and what its threads use.
+//! What goes on inside this process: where its CPU time goes, what its threads use, and what takes its memory (`memory.rs`).
 //!
 //! Invariant: nothing is sampled or kept while nobody asks.
 //!
 //! Deliberately absent: other nodes; a profile is made by the node that is asked. Names of functions, which the command finds.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::api::{
-    Amount, CpuProfile, ProfiledModule, ProfiledStack, ProfiledThread, ThreadUsageRow,
-    ThreadsUsage, TurnTimes,
+    Amount, CpuProfile, MemoryProfile, ProfiledModule, ProfiledStack, ProfiledThread,
+    ThreadUsageRow, ThreadsUsage, TurnTimes,
 };
 use admin::cluster::NodeId;
 use admin::problem::{Kind, Problem};
@@ -24,6 +23,7 @@ use profiler::{CpuSampling, Frame, Hertz, Refused};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
+use super::memory::{self, failed};
 use super::state::Inspect;
 use crate::node::Node;
 
@@ -53,6 +53,15 @@ impl Profiles for OwnProfiles {
         .boxed()
     }
 
+    fn memory(&self, node: NodeId) -> Asked<MemoryProfile> {
+        let inspect = Arc::clone(&self.0);
+        async move {
+            check(inspect.node.store().node(), node)?;
+            memory::profile(inspect).await
+        }
+        .boxed()
+    }
+
     fn threads(&self, node: NodeId) -> Asked<ThreadsUsage> {
         let inspect = Arc::clone(&self.0);
         async move {
@@ -70,11 +79,6 @@ impl Profiles for OwnProfiles {
         }
         .boxed()
     }
-}
-
-fn failed(error: impl fmt::Display) -> Problem {
-    let why = format!("the process could not be looked into: {error}");
-    Problem::new(Kind::Internal, why)
 }
 
 /// Whether the node is this one.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use admin::api::AllocatorBytes;
 use config::Listing;
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
@@ -28,6 +29,9 @@ const SCANS: usize = 2;
 /// What is left of a question's time when a node stops looking further.
 pub(super) const LEFT: Duration = Duration::from_millis(100);
 
+/// Asks the memory allocator of the process what it holds.
+pub type AllocatorFigures = fn() -> Option<AllocatorBytes>;
+
 /// Asks and answers.
 pub(crate) struct Inspect {
     pub(super) node: Arc<Node>,
@@ -49,6 +53,10 @@ pub(crate) struct Inspect {
     /// Of [`SCANS`].
     pub(super) scans: Semaphore,
     pub(super) walks: Walks,
+    /// Asks the memory allocator.
+    pub(super) allocator: AllocatorFigures,
+    /// One count of the memory at a time.
+    pub(super) memory_counts: Semaphore,
     /// Passwords of people are checked one after the other.
     pub(super) password_checks: Semaphore,
 }
@@ -66,6 +74,8 @@ pub(crate) struct About {
     pub(crate) alarms: Alarms,
     /// What became of pushes to a collector of OpenTelemetry, if there are any.
     pub(crate) pushes: Option<Arc<Counts>>,
+    /// Asks the memory allocator of the process.
+    pub(crate) allocator: AllocatorFigures,
 }
 
 impl fmt::Debug for Inspect {
@@ -87,6 +97,7 @@ impl Inspect {
             upgrade,
             alarms,
             pushes,
+            allocator,
         } = about;
         Arc::new(Self {
             registry: crate::metrics::registry(Arc::clone(node), &listeners, pushes),
@@ -103,6 +114,8 @@ impl Inspect {
             answers: Semaphore::new(ANSWERS),
             scans: Semaphore::new(SCANS),
             walks: Walks::default(),
+            allocator,
+            memory_counts: Semaphore::new(1),
             password_checks: Semaphore::new(1),
         })
     }

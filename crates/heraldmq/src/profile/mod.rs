@@ -4,6 +4,7 @@
 
 mod cpu;
 mod flame;
+mod memory;
 mod pprof;
 mod stacks;
 mod symbols;
@@ -14,7 +15,7 @@ use admin::cluster::ClusterStatus;
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
-/// Look into the process of a running node: where its CPU time goes, and what its threads do.
+/// Look into the process of a running node: where its CPU time goes, what its threads do, and what takes its memory.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -24,12 +25,14 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Command {
     Cpu(cpu::CpuArguments),
+    Memory(memory::MemoryArguments),
     Threads(threads::ThreadsArguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Cpu(arguments) => cpu::run(arguments),
+        Command::Memory(arguments) => memory::run(arguments),
         Command::Threads(arguments) => threads::run(arguments),
     }
 }

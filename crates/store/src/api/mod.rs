@@ -16,6 +16,7 @@ mod inbox;
 pub(crate) mod inspect;
 pub(crate) mod levels;
 pub(crate) mod listener;
+pub(crate) mod memory;
 mod open;
 pub(crate) mod options;
 pub(crate) mod queues;

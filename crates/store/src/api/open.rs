@@ -22,6 +22,7 @@ use crate::api::control::{CONTROL_OPEN_FILES, ControlStore, has_begun};
 use crate::api::error::{OpenError, because};
 use crate::api::levels::{LeveledShards, Levels};
 use crate::api::listener::Listener;
+use crate::api::memory::MemoryOfStore;
 use crate::api::options::Options;
 use crate::api::shard_set::ShardSet;
 use crate::api::split::AskedSplit;
@@ -202,7 +203,15 @@ impl Store {
             retain: Arc::clone(&retain) as Arc<dyn CatchingUpShards>,
             control: Arc::clone(&control) as Arc<dyn CatchingUpShards>,
         };
+        let memory = MemoryOfStore {
+            session: Arc::clone(&session),
+            inbox: Arc::clone(&inbox),
+            retain: Arc::clone(&retain),
+            control: Arc::clone(&control),
+            tables: PerStore::from_fn(|store| Arc::clone(&services.tables[store])),
+        };
         let store = Self {
+            memory,
             levels,
             control_store,
             catching_up: CatchingUp::new(catching_up, replicas.into_iter()),

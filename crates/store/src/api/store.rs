@@ -29,6 +29,7 @@ use crate::api::catching_up::CatchingUp;
 use crate::api::control::ControlStore;
 use crate::api::levels::Levels;
 use crate::api::listener::Listener;
+use crate::api::memory::MemoryOfStore;
 use crate::api::shard_set::ShardSet;
 use crate::api::splits::Splits;
 use crate::api::stats::{AWAY_DAYS, StoreStats};
@@ -58,6 +59,8 @@ pub struct Store {
     pub(super) apply_times: Arc<Histogram>,
     pub(super) held_queues: Arc<HeldQueues>,
     pub(super) folder: Arc<Folder>,
+    /// What it takes of the memory.
+    pub memory: MemoryOfStore,
     /// The levels of its shards.
     pub levels: Levels,
     /// Users, groups and rules.

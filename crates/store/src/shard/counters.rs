@@ -18,7 +18,7 @@ pub(crate) struct ShardCounters {
     /// Bytes of these.
     pub(crate) checkpoint_bytes: AtomicU64,
     /// Bytes that only memory and log hold, about.
-    pub(super) unsaved_bytes: AtomicUsize,
+    pub(crate) unsaved_bytes: AtomicUsize,
     /// How often it was found out what the replica here holds, to compare it.
     pub(crate) compared: AtomicU64,
     /// How often the replica here was found to hold something else than others.

@@ -178,6 +178,12 @@ impl Tables {
         Ok(tables)
     }
 
+    /// Bytes of blocks that were read and are kept in memory; [`TablesOptions::cache_bytes`] at most.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.resources.cache.size()
+    }
+
     /// The shards that have a table, in order.
     ///
     /// # Errors
