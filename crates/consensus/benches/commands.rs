@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use consensus::{
-    Applied, Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogOptions, Mark, Nobody,
-    StateMachine,
+    Applied, Birth, Command, CorruptCommand, Encoded, Group, GroupOptions, Log, LogOptions, Mark,
+    Nobody, StateMachine,
 };
 use host::Process;
 use tokio::runtime::Builder;
@@ -32,8 +32,8 @@ impl fmt::Display for Batch {
 }
 
 impl Command for Batch {
-    fn encoded(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.0)
+    fn encoded(&self) -> Encoded {
+        Encoded::Own(self.0.to_vec())
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {

@@ -69,7 +69,7 @@ mod wal;
 pub use blocking::blocking;
 pub use catch_up::CatchUp;
 pub use check::{Damage, Finding};
-pub use command::{Command, CorruptCommand};
+pub use command::{Command, CorruptCommand, Encoded};
 pub use files::{File, Files};
 pub use group::{
     Birth, COMMAND_LIMIT, Group, GroupOptions, LinearizeError, Progress, Proposal, ProposeError,

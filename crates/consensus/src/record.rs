@@ -13,8 +13,8 @@ use protobuf::{
 };
 use raft_engine::MessageExt;
 
-use crate::command::Command;
-use crate::encoding::{Reader, put_log_id, put_membership};
+use crate::command::{Command, Encoded};
+use crate::encoding::{Reader, put_membership};
 use crate::types::{Entry, LogId, Membership, Payload};
 
 const BLANK: u8 = 0;
@@ -25,12 +25,12 @@ const MEMBERSHIP: u8 = 2;
 pub(crate) const HEADER: usize = 17;
 
 /// One entry, encoded. In two parts, so that a command that keeps its bytes shares them.
-#[derive(Clone, PartialEq, Default)]
+#[derive(Clone)]
 pub(crate) struct Record {
-    /// Kind and position; shorter than [`HEADER`] only of bytes that are no record.
-    header: Bytes,
-    /// The command or the members.
-    payload: Bytes,
+    /// Kind and position.
+    header: [u8; HEADER],
+    /// The command or the members; `None`: there were too few bytes for a header.
+    payload: Option<Encoded>,
 }
 
 impl Record {
@@ -44,11 +44,11 @@ impl Record {
         };
         let payload = match &entry.payload {
             Payload::Normal(command) => command.encoded(),
-            Payload::Blank | Payload::Membership(_) => Bytes::new(),
+            Payload::Blank | Payload::Membership(_) => Encoded::Own(Vec::new()),
         };
         Self {
             header: header(kind, &entry.log_id),
-            payload,
+            payload: Some(payload),
         }
     }
 
@@ -58,39 +58,51 @@ impl Record {
         put_membership(membership, &mut payload);
         Self {
             header: header(MEMBERSHIP, log_id),
-            payload: payload.into(),
+            payload: Some(payload.into()),
         }
     }
 
     /// The bytes that [`Record::put`] appended, or others: that is found when they are decoded. They are copied, so that a
     /// record that is kept does not keep the frame or file that it came in.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        let mut header = Bytes::copy_from_slice(bytes);
-        let payload = header.split_off(HEADER.min(bytes.len()));
-        Self { header, payload }
+        match bytes.split_first_chunk() {
+            None => Self::default(),
+            Some((header, payload)) => Self {
+                header: *header,
+                payload: Some(Bytes::copy_from_slice(payload).into()),
+            },
+        }
     }
 
     /// Appends its bytes.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.header);
-        out.extend_from_slice(&self.payload);
+        if let Some(payload) = &self.payload {
+            out.extend_from_slice(&self.header);
+            out.extend_from_slice(payload);
+        }
     }
 
     /// How many bytes it has.
     pub(crate) fn len(&self) -> usize {
-        self.header.len() + self.payload.len()
+        self.payload
+            .as_ref()
+            .map_or(0, |payload| HEADER + payload.len())
     }
 
     /// The entry, or why there is none in these bytes.
     pub(crate) fn decode<C: Command>(&self) -> Result<Entry<C>, String> {
-        let (kind, log_id) = self.header().ok_or("a record without a header")?;
+        let (kind, log_id, payload) = self.parts().ok_or("a record without a header")?;
         let payload = match kind {
             BLANK => Payload::Blank,
             COMMAND => {
-                Payload::Normal(C::decode(&self.payload).map_err(|corrupt| corrupt.to_string())?)
+                let command = match payload {
+                    Encoded::Own(bytes) => C::decode(&Bytes::copy_from_slice(bytes)),
+                    Encoded::Shared(bytes) => C::decode(bytes),
+                };
+                Payload::Normal(command.map_err(|corrupt| corrupt.to_string())?)
             }
             MEMBERSHIP => {
-                let members = Reader(&self.payload).membership();
+                let members = Reader(payload).membership();
                 Payload::Membership(members.ok_or("a broken membership")?)
             }
             other => return Err(format!("a record of the unknown kind {other}")),
@@ -100,29 +112,45 @@ impl Record {
 
     /// Its position in the log.
     pub(crate) fn log_id(&self) -> Option<LogId> {
-        self.header().map(|(_, log_id)| log_id)
+        self.parts().map(|(_, log_id, _)| log_id)
     }
 
     /// The members that it makes; `None`: it is something else.
     pub(crate) fn membership(&self) -> Option<Membership> {
-        let (kind, _) = self.header()?;
+        let (kind, _, payload) = self.parts()?;
         if kind != MEMBERSHIP {
             return None;
         }
-        Reader(&self.payload).membership()
+        Reader(payload).membership()
     }
 
-    fn header(&self) -> Option<(u8, LogId)> {
+    fn parts(&self) -> Option<(u8, LogId, &Encoded)> {
         let mut reader = Reader(&self.header);
-        Some((reader.u8()?, reader.log_id()?))
+        Some((reader.u8()?, reader.log_id()?, self.payload.as_ref()?))
     }
 }
 
-fn header(kind: u8, log_id: &LogId) -> Bytes {
-    let mut header = Vec::with_capacity(HEADER);
-    header.push(kind);
-    put_log_id(log_id, &mut header);
-    header.into()
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            header: [0; HEADER],
+            payload: None,
+        }
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.header == other.header && self.payload.as_deref() == other.payload.as_deref()
+    }
+}
+
+fn header(kind: u8, log_id: &LogId) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[0] = kind;
+    header[1..9].copy_from_slice(&log_id.leader_id.term.to_le_bytes());
+    header[9..].copy_from_slice(&log_id.index.to_le_bytes());
+    header
 }
 
 /// About how many bytes an entry takes in the log and in memory.
@@ -183,8 +211,13 @@ impl Message for Record {
     }
 
     fn write_to_with_cached_sizes(&self, out: &mut CodedOutputStream<'_>) -> ProtobufResult<()> {
-        out.write_raw_bytes(&self.header)?;
-        out.write_raw_bytes(&self.payload)
+        match &self.payload {
+            None => Ok(()),
+            Some(payload) => {
+                out.write_raw_bytes(&self.header)?;
+                out.write_raw_bytes(payload)
+            }
+        }
     }
 
     fn compute_size(&self) -> u32 {
@@ -222,8 +255,8 @@ impl Message for Record {
 
     fn default_instance() -> &'static Self {
         static EMPTY: Record = Record {
-            header: Bytes::new(),
-            payload: Bytes::new(),
+            header: [0; HEADER],
+            payload: None,
         };
         &EMPTY
     }

@@ -18,6 +18,7 @@ const LONGEST_PAUSE: u32 = 64;
 pub struct Written {
     bytes: OnceLock<Bytes>,
     attempts: Option<Arc<Attempts>>,
+    is_for_one: bool,
 }
 
 impl Written {
@@ -25,9 +26,24 @@ impl Written {
     #[must_use]
     pub fn compressible(attempts: Arc<Attempts>) -> Self {
         Self {
-            bytes: OnceLock::new(),
             attempts: Some(attempts),
+            ..Self::default()
         }
+    }
+
+    /// For a log that is the only one: nothing is kept, since nobody asks twice.
+    #[must_use]
+    pub fn for_one() -> Self {
+        Self {
+            is_for_one: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether nobody but the own log asks for the bytes.
+    #[must_use]
+    pub fn is_for_one(&self) -> bool {
+        self.is_for_one
     }
 
     /// What a batch was read from.
@@ -35,7 +51,7 @@ impl Written {
     pub fn read(bytes: Bytes) -> Self {
         Self {
             bytes: OnceLock::from(bytes),
-            attempts: None,
+            ..Self::default()
         }
     }
 

@@ -18,7 +18,7 @@ use crate::machine::Machine;
 use crate::shorten::{Shortened, floor_of};
 use crate::simulation::{Loss, SimulatedDisk};
 use crate::types::{Payload, log_id};
-use crate::{Applied, CorruptCommand, Log, LogOptions, Mark, StateMachine};
+use crate::{Applied, CorruptCommand, Encoded, Log, LogOptions, Mark, StateMachine};
 
 #[derive(Clone, PartialEq, Debug)]
 struct Number(u64);
@@ -30,8 +30,8 @@ impl fmt::Display for Number {
 }
 
 impl Command for Number {
-    fn encoded(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.0.to_le_bytes())
+    fn encoded(&self) -> Encoded {
+        Encoded::Own(self.0.to_le_bytes().to_vec())
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {

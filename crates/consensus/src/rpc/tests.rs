@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::*;
-use crate::CorruptCommand;
 use crate::types::{Membership, StoredMembership, log_id};
+use crate::{CorruptCommand, Encoded};
 
 /// This node, in whose name nobody else votes.
 const OWN: u64 = 3;
@@ -21,8 +21,8 @@ impl fmt::Display for Text {
 }
 
 impl Command for Text {
-    fn encoded(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.0)
+    fn encoded(&self) -> Encoded {
+        Encoded::Own(self.0.to_vec())
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, CorruptCommand> {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use consensus::simulation::SimulatedDisk;
 use consensus::{
-    Applied, Birth, Command, CorruptCommand, Group, GroupOptions, Log, LogError, LogOptions, Mark,
-    Members, Nobody, SnapshotReader, SnapshotWriter, StartError, StateMachine, Tables,
+    Applied, Birth, Command, CorruptCommand, Encoded, Group, GroupOptions, Log, LogError,
+    LogOptions, Mark, Members, Nobody, SnapshotReader, SnapshotWriter, StartError, StateMachine,
+    Tables,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
@@ -41,7 +42,7 @@ impl fmt::Display for Note {
 }
 
 impl Command for Note {
-    fn encoded(&self) -> Bytes {
+    fn encoded(&self) -> Encoded {
         let number = self.number().to_le_bytes();
         [&number[..], &self.0.1].concat().into()
     }
@@ -261,7 +262,7 @@ impl SnapshotReader for Copy {
     }
 
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.notes.next().map(|note| note.encoded().into()))
+        Ok(self.notes.next().map(|note| note.encoded().to_vec()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use consensus::{Command as Agreed, CorruptCommand};
+use consensus::{Command as Agreed, CorruptCommand, Encoded};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store_state::api::StoreId;
@@ -106,7 +106,7 @@ impl fmt::Display for Command {
 }
 
 impl Agreed for Command {
-    fn encoded(&self) -> Bytes {
+    fn encoded(&self) -> Encoded {
         match self {
             Self::Session(batch) => bytes_of(StoreId::Session, batch, |_| {}),
             Self::Inbox(batch) => bytes_of(StoreId::Inbox, batch, |out| {
@@ -118,9 +118,9 @@ impl Agreed for Command {
             }),
             Self::Retain(batch) => bytes_of(StoreId::Retain, batch, |_| {}),
             Self::Control(batch) => bytes_of(StoreId::Control, batch, |_| {}),
-            Self::Begin(store) => Bytes::copy_from_slice(&[BEGIN, store.number()]),
+            Self::Begin(store) => vec![BEGIN, store.number()].into(),
             Self::Raise(store, level) => appended(RAISE, *store, level),
-            Self::Compare(store) => Bytes::copy_from_slice(&[COMPARE, store.number()]),
+            Self::Compare(store) => vec![COMPARE, store.number()].into(),
             Self::Split(store, split) => appended(SPLIT, *store, split),
         }
     }
@@ -225,16 +225,18 @@ fn is_trial(level: Level) -> bool {
     Level::NEWEST >= Level::TRIAL && level >= Level::TRIAL
 }
 
-/// A batch as it is written, which it keeps; `behind` may append to it. Builds for tests write another format at their level.
+/// A batch as it is written, which it keeps unless it is for one log; `behind` may append to it. Builds for tests write another
+/// format at their level.
 fn bytes_of<O: Serialize>(
     store: StoreId,
     batch: &Batch<O>,
     behind: impl FnOnce(&mut Vec<u8>),
-) -> Bytes {
-    batch.written.bytes_or(|attempts| {
-        let requests = batch.requests.len();
+) -> Encoded {
+    let requests = batch.requests.len();
+    let plain = || {
         let weighed_more = requests * (OVERHEAD - AROUND_REQUEST);
-        let mut out = Vec::with_capacity(batch.bytes.saturating_sub(weighed_more) + AROUND_BATCH);
+        let len = batch.bytes.saturating_sub(weighed_more) + AROUND_BATCH;
+        let mut out = Vec::with_capacity(len);
         out.extend_from_slice(&[FORMAT, store.number()]);
         append(batch, &mut out);
         behind(&mut out);
@@ -242,14 +244,19 @@ fn bytes_of<O: Serialize>(
             out[0] = TRIAL;
             out.push(TRIAL);
         }
-        match attempts {
-            Some(attempts) => compressed::smaller(out, requests, attempts),
-            None => out.into(),
-        }
-    })
+        out
+    };
+    if batch.written.is_for_one() {
+        return plain().into();
+    }
+    let kept = batch.written.bytes_or(|attempts| match attempts {
+        Some(attempts) => compressed::smaller(plain(), requests, attempts),
+        None => plain().into(),
+    });
+    kept.into()
 }
 
-fn appended<T: Serialize>(format: u8, store: StoreId, what: &T) -> Bytes {
+fn appended<T: Serialize>(format: u8, store: StoreId, what: &T) -> Encoded {
     let mut out = vec![format, store.number()];
     append(what, &mut out);
     out.into()
@@ -366,7 +373,7 @@ mod tests {
         ] {
             let bytes = command.encoded();
             assert_eq!(bytes[..3], [1, store, 7], "{command}");
-            let decoded = Command::decode(&bytes).unwrap();
+            let decoded = Command::decode(&Bytes::copy_from_slice(&bytes)).unwrap();
             assert_eq!(decoded.to_string(), command.to_string());
         }
         let split = Split {
@@ -375,14 +382,14 @@ mod tests {
         };
         let bytes = Command::Split(StoreId::Inbox, split).encoded();
         assert_eq!(bytes[..], [2, 1, 3, 0xac, 2]);
-        let decoded = Command::decode(&bytes).unwrap();
+        let decoded = Command::decode(&Bytes::copy_from_slice(&bytes)).unwrap();
         assert!(matches!(decoded, Command::Split(StoreId::Inbox, read) if read == split));
         for wrong in [&[2, 1][..], &[2, 3, 3, 1], &[2, 4, 3, 1], &[2, 1, 3, 1, 0]] {
             Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();
         }
         let bytes = Command::Raise(StoreId::Retain, Level::RAISED).encoded();
         assert_eq!(bytes[..], [4, 2, 4]);
-        let decoded = Command::decode(&bytes).unwrap();
+        let decoded = Command::decode(&Bytes::copy_from_slice(&bytes)).unwrap();
         assert!(matches!(
             decoded,
             Command::Raise(StoreId::Retain, Level::RAISED)
@@ -393,14 +400,14 @@ mod tests {
         }
         let bytes = Command::Compare(StoreId::Inbox).encoded();
         assert_eq!(bytes[..], [6, 1]);
-        let decoded = Command::decode(&bytes).unwrap();
+        let decoded = Command::decode(&Bytes::copy_from_slice(&bytes)).unwrap();
         assert!(matches!(decoded, Command::Compare(StoreId::Inbox)));
         for wrong in [&[6][..], &[6, 4], &[6, 1, 0]] {
             Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();
         }
         let bytes = Command::Begin(StoreId::Control).encoded();
         assert_eq!(bytes[..], [7, 3]);
-        let decoded = Command::decode(&bytes).unwrap();
+        let decoded = Command::decode(&Bytes::copy_from_slice(&bytes)).unwrap();
         assert!(matches!(decoded, Command::Begin(StoreId::Control)));
         for wrong in [&[7][..], &[7, 0], &[7, 4], &[7, 3, 0]] {
             Command::decode(&Bytes::copy_from_slice(wrong)).unwrap_err();

@@ -371,12 +371,12 @@ impl<M: Kind> Proposer<M> {
         Ok(())
     }
 
-    /// A lone replica compresses nothing: it encodes an entry once, and its disk is the only one.
+    /// A lone replica compresses and keeps nothing: it encodes an entry once, and its disk is the only one.
     fn written(&self, level: Level) -> Written {
-        if level.compresses() && !self.group.is_alone() {
-            Written::compressible(Arc::clone(&self.compression))
-        } else {
-            Written::default()
+        match self.group.is_alone() {
+            true => Written::for_one(),
+            false if level.compresses() => Written::compressible(Arc::clone(&self.compression)),
+            false => Written::default(),
         }
     }
 
