@@ -321,7 +321,9 @@ def test_agent_killed_during_a_run():
             other.process.kill()
             os.kill(worker, signal.SIGKILL)
             got = going.end()
-        fails(got, other.address, "dead")
+        fails(got, other.address)
+        # Which of the two the run hears of first is not decided.
+        assert "dead" in got.stderr or "is lost" in got.stderr, got.stderr
         assert one.address not in got.stderr.replace(f"{one.address},{other.address}", "")
         until(lambda: connections(broker) == 0 and not one.workers(), what="the end of the load")
 
