@@ -15,7 +15,7 @@ const reasons: Record<string, [meaning: string, remedy: string]> = {
   topic_limit: ["the topic is too long or too deep", "limits.topic"],
   payload_format_invalid: ["announced as UTF-8, and is not", "the publisher's payload format"],
   retained_limit: ["too many retained messages or bytes", "retain.maxMessages, retain.maxBytes"],
-  reserved_topic: ["published to $SYS or below it", "another topic"],
+  reserved_topic: ["published to $SYS, $hmq or below them", "another topic"],
   bridge_notification: ["a bridge published its state under $SYS", "notifications false at the bridge"],
   no_group_member: ["nobody was left in the shared group", "a member that is connected or durable"],
   publish_denied: ["a rule denies the publication", "the rules of the publisher"],

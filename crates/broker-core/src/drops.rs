@@ -27,7 +27,7 @@ pub enum Reason {
     Session(DropReason),
     /// The retain shard of its topic has as many messages or bytes as it may; the message was delivered, not kept.
     RetainedLimit,
-    /// A client published under `$SYS/`, which belongs to the broker.
+    /// A client published under `$SYS/` or `$hmq/`, which belong to the broker.
     ReservedTopic,
     /// A Mosquitto bridge published the state of its connection under `$SYS/`, or left a will that does.
     BridgeNotification,

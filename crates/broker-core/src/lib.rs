@@ -77,7 +77,7 @@ pub use shared::groups::{Group, GroupCounts, Member};
 pub use stats::{BrokerStats, ClosedBeforeConnect, sum};
 pub use subscribe::asked::{Change as SubscriptionChange, ChangeSubscription, Changed};
 pub use subscribe::on_behalf::{AwaySession, admit_away};
-pub use sys::is_own;
+pub use sys::{is_internal, is_own};
 pub use traffic::{
     Amount, Busy, Bytes, Delays, HeavyHitter, Measure, Messages, TrafficAnswer, TrafficQuestion,
     Uncounted, WINDOW_MS, WatchedTraffic,

@@ -44,6 +44,7 @@ mod metrics;
 mod net_stats;
 mod node;
 mod otlp;
+mod own_connections;
 mod pace;
 mod peers;
 mod people;
@@ -72,6 +73,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,6 +91,7 @@ use net::{Clock, EventLoops};
 
 pub use class_test::{DescribedClient, TriedClass, try_classes};
 pub use left::NotReady;
+pub use own_connections::OwnConnectionError;
 pub use reread::Reread;
 pub use retained_forecast::retained_forecast;
 pub use rule_file::{RuleFile, RuleFileError};
@@ -348,6 +351,7 @@ impl Broker {
             .clamp(1, SessionKey::MAX_LOOPS);
         let recent_drops = config.limits.node.recent_drops as usize;
         let peers = listeners::peers(&config.mqtt_server_config);
+        let own_number = listeners::own_number(&config.mqtt_server_config);
         let shared = clustered.as_ref().map(|_| folder.node());
         let (ban_file, bans) = ban_file(config, shared)?;
         let ban_file = Arc::new(ban_file);
@@ -372,7 +376,7 @@ impl Broker {
             clock,
             (authentication, view),
             audit_notes,
-            peers,
+            (peers, own_number),
             disk,
             (loops, shares),
         );
@@ -576,6 +580,15 @@ impl Broker {
         }
         rules_of_all::replace(&self.node, |_| settings);
         Ok(reread)
+    }
+
+    /// Opens a connection for an outlet: the end of a socket pair whose other end an event loop has. It speaks MQTT; its
+    /// client identifier begins with `$outlet/`, and it may do everything.
+    ///
+    /// # Errors
+    /// The event loops have not started, or the process has no file descriptors left.
+    pub fn connect_outlet(&self) -> Result<UnixStream, OwnConnectionError> {
+        self.node.rim.connect_outlet()
     }
 
     /// The node's view of the control store was changed: within 200 ms the rules for everybody are compiled, and all clients

@@ -223,7 +223,7 @@ pub(crate) struct Peers {
     pub(crate) are_proxies: bool,
 }
 
-/// Who connects to each listener, by its number.
+/// Who connects to each listener, by its number; last, to none ([`own_number`]).
 pub(crate) fn peers(config: &MqttServerConfig) -> Box<[Peers]> {
     let peers = |view: ListenerView<'_>| {
         let has_header = |proxy: &&ProxyConfig| proxy.version != ProxyVersion::Off;
@@ -233,12 +233,25 @@ pub(crate) fn peers(config: &MqttServerConfig) -> Box<[Peers]> {
             are_proxies: view.is_proxied(),
         }
     };
-    config.listeners().into_iter().map(peers).collect()
+    let own = Peers {
+        trusted: None,
+        are_proxies: false,
+    };
+    let all = config.listeners().into_iter().map(peers);
+    all.chain([own]).collect()
 }
 
-/// The kind of each listener, by its number.
+/// The kind of each listener, by its number; last, that of the connections that the broker makes itself.
 pub(crate) fn kinds(config: &MqttServerConfig) -> Box<[Kind]> {
-    config.listeners().iter().map(kind).collect()
+    let listeners = config.listeners();
+    let kinds = listeners.iter().map(kind);
+    kinds.chain([Kind::Outlet]).collect()
+}
+
+/// The number of the connections that the broker makes itself: one more than those of its listeners.
+pub(crate) fn own_number(config: &MqttServerConfig) -> u16 {
+    let listeners = config.listeners().len();
+    u16::try_from(listeners).expect("each listener has a number")
 }
 
 impl LayerSettings {

@@ -1266,7 +1266,7 @@ mod tests {
             Clock::start(),
             (authentication, Arc::default()),
             crate::audit_notes::AuditNotes::open(folder.path()),
-            Box::default(),
+            (Box::default(), 0),
             crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
             (2, shares),
         );

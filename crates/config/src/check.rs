@@ -136,7 +136,7 @@ fn classes(classes: &[ClientClassConfig]) -> Option<String> {
         let Some(name) = class.name.as_deref() else {
             return Some("expected a name for each class".to_owned());
         };
-        let kinds = ["tcp", "tls", "ws", "wss", "unix"];
+        let kinds = ["tcp", "tls", "ws", "wss", "unix", "outlet"];
         let unknown = class.matching.listener.iter();
         let unknown = unknown
             .into_iter()

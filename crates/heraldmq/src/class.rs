@@ -55,8 +55,8 @@ struct Question {
     /// The name in the client's certificate.
     #[arg(long, value_name = "NAME")]
     certificate: Option<String>,
-    /// The kind of the listener: tcp, tls, ws, wss or unix.
-    #[arg(long, value_name = "KIND", default_value = "tcp", value_parser = ["tcp", "tls", "ws", "wss", "unix"])]
+    /// The kind of the listener: tcp, tls, ws, wss or unix; outlet for the broker's own outlets.
+    #[arg(long, value_name = "KIND", default_value = "tcp", value_parser = ["tcp", "tls", "ws", "wss", "unix", "outlet"])]
     listener: String,
 }
 

@@ -232,7 +232,7 @@ pub enum WaitsFor {
 pub struct Connection {
     /// Where it comes from; what the PROXY protocol says, where a listener has it.
     pub address: String,
-    /// The kind of listener: `tcp`, `tls`, `ws` or `wss`.
+    /// The kind of listener: `tcp`, `tls`, `ws`, `wss` or `unix`; `outlet` for the broker's own outlets.
     pub listener: Option<String>,
     /// `3.1`, `3.1.1` or `5.0`.
     pub version: String,

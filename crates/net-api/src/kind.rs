@@ -1,6 +1,6 @@
-//! Kinds of listeners.
+//! Kinds of connections: how they come to the broker.
 
-/// Kinds of listeners, for counters.
+/// Kinds of connections, for counters: the kind of the listener that they came by, or that the broker has made them itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// TCP.
@@ -13,11 +13,20 @@ pub enum Kind {
     Wss,
     /// Unix domain socket.
     Unix,
+    /// A socket pair between the broker and the process of an outlet: there is no listener.
+    Outlet,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Tls, Self::Ws, Self::Wss, Self::Unix];
+    pub const ALL: [Self; 6] = [
+        Self::Tcp,
+        Self::Tls,
+        Self::Ws,
+        Self::Wss,
+        Self::Unix,
+        Self::Outlet,
+    ];
 
     /// As in logs and metrics.
     #[must_use]
@@ -28,6 +37,7 @@ impl Kind {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Unix => "unix",
+            Self::Outlet => "outlet",
         }
     }
 }

@@ -16,7 +16,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -26,14 +27,16 @@ use histogram::Micros;
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use net_api::{Arrival, Closed, ConnectionId, Connections, Key, Next, Service, Transmit};
+use net_api::{
+    Arrival, Closed, ConnectionId, Connections, Key, Next, PeerAddress, Service, Transmit,
+};
 use parking_lot::Mutex;
 use transport::TransportError;
 
 use crate::connection::{Connection, Phase, Unconsumed, Unwritten};
 use crate::io::{Accepted, CONNECTION_TIMER, Envelope, HandedOver, Io, token};
 use crate::layered::Layered;
-use crate::listener::Listener;
+use crate::listener::{Listener, Profile};
 use crate::packed_address::PackedAddress;
 use crate::parking::{
     FIRST_PARKED, HOST, Host, Meter, PARK_BELOW, PARK_BELOW_HOST, Parking, host_load, park,
@@ -93,6 +96,8 @@ pub(crate) struct Peer<S: Service> {
     pub(crate) wakes_at: AtomicU64,
     pub(crate) parking: Parking,
     pub(crate) clock: Clock,
+    stats: Arc<LoopStats>,
+    places: Arc<Places>,
 }
 
 impl<S: Service> Peer<S> {
@@ -132,9 +137,39 @@ pub struct EventLoops<S: Service> {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Sends mail to loops from other threads.
+/// Sends mail and connections to loops from other threads.
 pub struct Remote<S: Service> {
     peers: Arc<[Peer<S>]>,
+}
+
+/// Why a loop is not given a socket.
+#[derive(Debug)]
+pub enum HandInError {
+    /// As many connections are open as the process has file descriptors for.
+    NoPlace,
+    /// There are no loops.
+    NoLoop,
+    /// The socket cannot be made non-blocking.
+    Socket(io::Error),
+}
+
+impl fmt::Display for HandInError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPlace => "the process has no file descriptor left for another connection",
+            Self::NoLoop => "there is no event loop",
+            Self::Socket(_) => "the socket cannot be made non-blocking",
+        })
+    }
+}
+
+impl std::error::Error for HandInError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Socket(error) => Some(error),
+            Self::NoPlace | Self::NoLoop => None,
+        }
+    }
 }
 
 impl<S: Service> Clone for Remote<S> {
@@ -163,6 +198,30 @@ impl<S: Service> Remote<S> {
     /// Sends mail to a loop. It waits for the loop's current turn if the loop has too much mail.
     pub fn send(&self, to: usize, mail: S::Mail) {
         post(&self.peers, to, Envelope::Mail(mail));
+    }
+
+    /// Gives a connected socket to the loop with the fewest connections, as if a listener of this profile had accepted it;
+    /// [`Service::admits`] is not asked. The connection takes a place until it is closed.
+    ///
+    /// # Errors
+    /// All places are taken, or the socket cannot be made non-blocking. The socket is closed then.
+    pub fn hand_in(&self, socket: UnixStream, profile: Arc<Profile>) -> Result<(), HandInError> {
+        let fewest = self.peers.iter().enumerate();
+        let fewest = fewest.min_by_key(|(_, peer)| peer.stats.open.get());
+        let Some((to, peer)) = fewest else {
+            return Err(HandInError::NoLoop);
+        };
+        socket.set_nonblocking(true).map_err(HandInError::Socket)?;
+        if !peer.places.take() {
+            return Err(HandInError::NoPlace);
+        }
+        let accepted = Accepted {
+            socket: OwnedFd::from(socket).into(),
+            peer: PeerAddress::Unix,
+            profile,
+        };
+        post(&self.peers, to, Envelope::Accepted(Box::new(accepted)));
+        Ok(())
     }
 }
 
@@ -232,6 +291,8 @@ impl<S: Service> EventLoops<S> {
                 wakes_at: AtomicU64::new(0),
                 parking,
                 clock,
+                stats: Arc::clone(stats),
+                places: Arc::clone(places),
             });
         }
         let peers: Arc<[Peer<S>]> = peers.into();

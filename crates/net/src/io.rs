@@ -47,7 +47,7 @@ pub(crate) enum Envelope<M> {
     Stop,
 }
 
-/// A connection that a listener took.
+/// A connection that a listener took, or that was handed in.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) socket: Socket,

@@ -30,7 +30,7 @@ mod timers;
 
 pub use clock::Clock;
 pub use connection::CONNECTION_BYTES;
-pub use event_loop::{EventLoops, Remote};
+pub use event_loop::{EventLoops, HandInError, Remote};
 pub use io::Io;
 pub use listener::{Listener, Profile, bind, bind_unix};
 pub use places::{Descriptors, Places};

@@ -24,7 +24,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 /// What the connections of a listener have in common.
 #[derive(Debug)]
 pub struct Profile {
-    /// The service's own number for the listener.
+    /// The service's own number for the listener, or for connections of this kind without one.
     pub number: u16,
     /// What it is counted as.
     pub kind: Kind,

@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use herald_net::{Clock, EventLoops, LoopStats, Places, Profile, bind};
+use herald_net::{Clock, Descriptors, EventLoops, HandInError, LoopStats, Places, Profile, bind};
 use net_api::{
     Arrival, Closed, ConnectionId, Connections, Kind, Next, PeerAddress, Received, Service,
     Transmit,
@@ -257,5 +258,54 @@ fn a_turn_that_has_done_enough_leaves_the_rest_to_the_next() {
     let turns = stats[0].turns.get() - before;
     assert!(turns >= CLIENTS / 4, "{turns}");
     assert!(stats[0].put_off.get() > 0);
+    loops.stop();
+}
+
+/// Waits for a condition.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_socket_that_is_handed_in_is_a_connection_as_others_are() {
+    let stats: Vec<Arc<LoopStats>> = (0..2).map(|_| Arc::new(LoopStats::new(1))).collect();
+    let places = Places::new(Descriptors(2));
+    let services = vec![Lines::default(), Lines::default()];
+    let loops = EventLoops::start(services, Vec::new(), Clock::start(), &stats, &places).unwrap();
+    let remote = loops.remote();
+    let profile = Profile::new(0, Kind::Outlet, "", ServerOptions::default());
+    let hand_in = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        remote.hand_in(near, Arc::clone(&profile)).map(|()| far)
+    };
+    let mut first = hand_in().unwrap();
+    until("it is open", || stats.iter().any(|s| s.open.get() == 1));
+    let mut second = hand_in().unwrap();
+    until("each loop has one", || {
+        stats.iter().all(|s| s.open.get() == 1)
+    });
+    assert!(matches!(hand_in(), Err(HandInError::NoPlace)));
+    assert_eq!(places.taken(), Descriptors(2));
+    second.write_all(b"hello\n").unwrap();
+    for client in [&mut first, &mut second] {
+        let mut line = [0; 6];
+        client.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"hello\n");
+    }
+    // Its end is seen at the other end, in either direction.
+    drop(first);
+    until("its place is free", || places.taken() == Descriptors(1));
+    second.write_all(b"quit\n").unwrap();
+    let mut rest = String::new();
+    second.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "bye\n");
+    until("all places are free", || places.taken() == Descriptors(0));
+    let accepted = stats.iter().map(|s| s.listener(0).accepted.get());
+    assert_eq!(accepted.sum::<u64>(), 2);
     loops.stop();
 }

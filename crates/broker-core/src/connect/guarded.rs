@@ -5,6 +5,7 @@ use mqtt_proto::{Connect, ReasonCode};
 use net_api::{ConnectionId, Key, PeerAddress};
 
 use crate::clients::{LoopIo, Timer};
+use crate::connect::own_clients;
 use crate::connect::refused::{Cause, Refused, Who};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
@@ -67,6 +68,9 @@ impl<R: Rim> ClientLoop<R> {
         };
         let source = client.connection.and_then(|id| self.base.source_of(io, id));
         let client_id = client.session.client_id();
+        if own_clients::is_outlet(client_id) {
+            return true;
+        }
         let tell = |refusal| {
             if let Some(connection) = client.connection {
                 let who = client.who();
@@ -138,10 +142,9 @@ impl<R: Rim> ClientLoop<R> {
             // What it has confirmed, or else what it says.
             let confirmed = client.login.as_ref().and_then(|login| login.username());
             let (username, client_id) = (confirmed.or(session.username()), session.client_id());
-            self.base
-                .node
-                .guard
-                .is_banned(ip, username, client_id, io.now_ms())
+            let guard = &self.base.node.guard;
+            !own_clients::is_outlet(client_id)
+                && guard.is_banned(ip, username, client_id, io.now_ms())
         })
     }
 }

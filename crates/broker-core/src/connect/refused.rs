@@ -18,7 +18,7 @@ pub struct RefusedLogin<'a> {
     pub user: Option<&'a str>,
     /// Where its connection comes from.
     pub peer: Option<PeerAddress>,
-    /// The kind of the listener.
+    /// The kind of the listener, or of a connection without one.
     pub listener: Option<Kind>,
     /// Why.
     pub cause: Cause,
@@ -51,6 +51,8 @@ pub enum Cause {
     WillNotAllowed,
     /// Its client identifier has a session of another user.
     SessionOfAnotherUser,
+    /// Its client identifier is one of the broker's outlets, which it is not; or it is one of those, and has another.
+    ReservedClientId,
     /// The node has as many connections as it may.
     NodeConnections,
     /// The node has as many sessions as it may.
@@ -87,7 +89,7 @@ pub(crate) struct Refused {
 
 impl Cause {
     /// One of each name.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Denied(Denial::UnknownUser),
         Self::Denied(Denial::WrongPassword),
         Self::Denied(Denial::OtherUser),
@@ -111,6 +113,7 @@ impl Cause {
         Self::NotTrusted,
         Self::WillNotAllowed,
         Self::SessionOfAnotherUser,
+        Self::ReservedClientId,
         Self::NodeConnections,
         Self::NodeSessions,
         Self::Memory,
@@ -145,6 +148,7 @@ impl Cause {
             Self::NotTrusted => "not_a_trusted_proxy",
             Self::WillNotAllowed => "will_not_allowed",
             Self::SessionOfAnotherUser => "session_of_another_user",
+            Self::ReservedClientId => "reserved_client_id",
             Self::NodeConnections => "node_connections",
             Self::NodeSessions => "node_sessions",
             Self::Memory => "memory",
@@ -213,6 +217,9 @@ impl Cause {
             }
             Self::SessionOfAnotherUser => {
                 "The client identifier has a session of a different user."
+            }
+            Self::ReservedClientId => {
+                "Client identifiers that begin with $outlet/ belong to the broker's outlets, which have no others."
             }
             Self::NodeConnections => {
                 "The node has reached its limit of connections (limits.node.connections)."

@@ -9,6 +9,7 @@ use mqtt_proto::ReasonCode;
 use net_api::Key;
 
 use crate::clients::{Client, LoopIo, SendAway};
+use crate::connect::own_clients;
 use crate::dispatch::ClientLoop;
 use crate::rim::Rim;
 use crate::turn::{Base, Drained};
@@ -29,9 +30,13 @@ impl<R: Rim> ClientLoop<R> {
         if let SendAway::Rebalance { before_us } = why {
             let policy = &self.base.settings.limits.policy;
             self.base.spread.handle_move(elsewhere, policy);
-            let came_before = |client: &Client| client.came_us < before_us && !client.is_busy();
+            // An outlet runs on the node that leads the shard of its inbox.
+            let may_move = |client: &Client| {
+                let is_outlet = own_clients::is_outlet(client.session.client_id());
+                client.came_us < before_us && !client.is_busy() && !is_outlet
+            };
             let mut keys = self.clients.online();
-            keys.retain(|key| self.clients.get(*key).is_some_and(came_before));
+            keys.retain(|key| self.clients.get(*key).is_some_and(may_move));
             end_for_permits(&mut self.base, keys, permits);
             return;
         }

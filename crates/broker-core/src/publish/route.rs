@@ -88,7 +88,9 @@ impl<R: Rim> ClientLoop<R> {
         from: Key,
         packet_id: Option<PacketId>,
     ) -> Option<ReasonCode> {
-        if sys::is_own(message.body.topic_bytes()) {
+        let client = self.clients.get(from);
+        let client_id = client.map_or("", |client| client.session.client_id());
+        if sys::is_closed_to(client_id, message.body.topic_bytes()) {
             // [MQTT-4.7.2-1] the broker's own topics are the broker's to say
             self.base
                 .drop_inbound(&self.clients, io, from, &message, Reason::ReservedTopic);

@@ -15,6 +15,7 @@ use net_api::{ConnectionId, Key};
 
 use crate::clients::{Client, LoopIo};
 use crate::connect::login_stage::Admission;
+use crate::connect::own_clients;
 use crate::drops::Reason;
 use crate::rights::access::{Access, Decisions};
 use crate::rim::Rim;
@@ -81,8 +82,8 @@ impl Rights {
         allowed
     }
 
-    /// Whether a client may subscribe to a filter, which stands without `$share/…/` here. What is denied is
-    /// counted, and recorded.
+    /// Whether a client may subscribe to a filter, which stands without `$share/…/` here: by the rules, and none but outlets
+    /// to internal topics. What is denied is counted, and recorded.
     pub(crate) fn may_subscribe<R: Rim, Io: LoopIo>(
         &mut self,
         turn: &mut Turn<'_, R, Io>,
@@ -91,7 +92,10 @@ impl Rights {
         qos: QoS,
     ) -> bool {
         let action = Action::Subscribe;
-        if self.decide(turn, key, action, filter) {
+        let is_closed = sys::is_internal(filter.as_bytes()) && !is_outlet(turn, key);
+        if is_closed {
+            turn.base.count_denied(action);
+        } else if self.decide(turn, key, action, filter) {
             return true;
         }
         let client = turn.clients.get(key);
@@ -144,7 +148,7 @@ impl Rights {
         let identity = admission.map_or_else(Identity::default, |a| a.identity().clone());
         let access = Access::new(identity, turn.base.judged_address(turn.io, connection));
         let denied = |action| !access.allows(client_id, node, action, will.topic);
-        let reason = if sys::is_own(will.topic.as_bytes()) {
+        let reason = if sys::is_closed_to(client_id, will.topic.as_bytes()) {
             // [MQTT-4.7.2-1] as for a PUBLISH
             Reason::ReservedTopic
         } else if denied(Action::Publish) {
@@ -192,6 +196,12 @@ impl Rights {
             decisions.allows(access, &client_id, node, Action::Receive, topic)
         })
     }
+}
+
+/// Whether a client is an outlet of the broker.
+fn is_outlet<R: Rim, Io>(turn: &Turn<'_, R, Io>, key: Key) -> bool {
+    let client = turn.clients.get(key);
+    client.is_some_and(|client| own_clients::is_outlet(client.session.client_id()))
 }
 
 /// The address that a client is judged by.

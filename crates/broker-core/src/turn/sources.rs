@@ -55,8 +55,8 @@ impl<R: Rim> Base<R> {
         }
     }
 
-    /// The kind of the listener that a connection came to.
-    pub(super) fn kind_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Kind> {
+    /// The kind of the listener that a connection came to, or of a connection without one.
+    pub(crate) fn kind_of(&self, io: &impl LoopIo, connection: ConnectionId) -> Option<Kind> {
         let number = usize::from(io.listener(connection)?);
         self.node.listener_kinds.get(number).copied()
     }

@@ -34,7 +34,7 @@ impl<R: Rim> ClientLoop<R> {
         epoch: u64,
         will: &StoredWill,
     ) {
-        if sys::is_own(will.message.body.topic_bytes()) {
+        if sys::is_closed_to(&client, will.message.body.topic_bytes()) {
             // CONNECT refuses such a will. An earlier version has stored this one.
             record_drop(
                 &self.base.drops,

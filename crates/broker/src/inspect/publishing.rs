@@ -137,7 +137,8 @@ impl Asked {
         let policy = &settings.limits.policy;
         let is_topic = |topic: &str| validate_topic_name(topic).map_err(|error| error.to_string());
         is_topic(&new.topic).map_err(|error| wrong("/topic", format!("`topic`: {error}")))?;
-        if broker_core::is_own(new.topic.as_bytes()) {
+        let topic = new.topic.as_bytes();
+        if broker_core::is_own(topic) || broker_core::is_internal(topic) {
             let why = "the topics of the broker itself are published by it alone";
             return Err(wrong("/topic", why.to_owned()));
         }

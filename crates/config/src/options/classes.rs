@@ -46,7 +46,7 @@ options! {
         live "clientId" => client_id: Listed<String>;
         /// The name in the client's certificate, as `sslConfig.identity` makes it.
         live "certificate" => certificate: Listed<String>;
-        /// The kind of the listener: tcp, tls, ws, wss or unix.
+        /// The kind of the listener: tcp, tls, ws, wss or unix; outlet for the broker's own outlets.
         live "listener" => listener: Listed<String>;
     }
 
