@@ -4,7 +4,7 @@
 //! which a PUBLISH carries them, so that a delivery is a few bytes of header and two or three copies.
 //!
 //! Deliberately absent: what differs between receivers (flags, packet identifier, remaining expiry,
-//! topic alias, subscription identifiers): that is [`DeliveryHeader`].
+//! topic alias, subscription identifiers, a User Property of the server's): that is [`DeliveryHeader`].
 
 use std::num::NonZeroU16;
 
@@ -42,6 +42,9 @@ pub struct DeliveryHeader<'a> {
     pub topic_alias: Option<(NonZeroU16, bool)>,
     /// Identifiers of the matching subscriptions, each 1..=268,435,455; 5.0 only.
     pub subscription_ids: &'a [u32],
+    /// A User Property before those of the message: name and value, each of at most 65,535 bytes and without U+0000; 5.0
+    /// only.
+    pub user_property: Option<(&'a str, &'a str)>,
 }
 
 impl DeliveryHeader<'_> {
@@ -58,7 +61,11 @@ impl DeliveryHeader<'_> {
             0
         };
         let alias_len = if self.topic_alias.is_some() { 3 } else { 0 };
-        ids_len + expiry_len + alias_len
+        let pair_len = match self.user_property {
+            Some((name, value)) => 1 + 2 + name.len() + 2 + value.len(),
+            None => 0,
+        };
+        ids_len + expiry_len + alias_len + pair_len
     }
 
     /// Whether the topic name goes into the frame.
@@ -323,6 +330,10 @@ impl MessageBody {
             for id in header.subscription_ids {
                 out.push(0x0B);
                 put_variable_byte_integer(*id as usize, out);
+            }
+            if let Some((name, value)) = header.user_property {
+                let written = Property::UserPair(name, value).encode(out);
+                debug_assert_eq!(written, Ok(()), "the server chooses a text of MQTT");
             }
             out.extend_from_slice(rest);
         } else {

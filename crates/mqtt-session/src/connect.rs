@@ -4,7 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use mqtt_proto::{
     Auth, AuthProperties, ConnAck, ConnAckProperties, Connect, Packet, PacketId, ProtocolVersion,
-    QoS, ReasonCode, validate_topic_name,
+    QoS, ReasonCode, UserProperties, validate_topic_name,
 };
 
 use crate::alias::OutboundAliases;
@@ -14,7 +14,7 @@ use crate::rare::{Rare, RareParts};
 use crate::session::Announced;
 use crate::subscriptions::Subscriptions;
 use crate::will::Will;
-use crate::{ClassId, Policy, Session, Timestamp};
+use crate::{ClassId, Epoch, Incarnation, Policy, Session, Timestamp};
 
 /// The longest client identifier of MQTT 3.1, in characters.
 const CLIENT_ID_MAX_V3_1: usize = 23;
@@ -90,6 +90,11 @@ pub struct Accepted<'a> {
     pub authentication_data: Option<&'a [u8]>,
     /// The client's class.
     pub class: ClassId,
+    /// The epoch of the network connection, if the client is to be told: `hmq-epoch` in CONNACK.
+    pub epoch: Option<Epoch>,
+    /// Of the inbox of a durable session, if the client is to be told the position of each message of it: `hmq-position` in
+    /// PUBLISH with QoS 1 and 2.
+    pub incarnation: Option<Incarnation>,
 }
 
 /// Appends an AUTH that goes on with an exchange of authentication before there is a session.
@@ -264,6 +269,8 @@ impl Session {
         policy: &Policy,
     ) {
         let client_id = std::mem::take(&mut self.client_id);
+        let mut pairs = Vec::new();
+        let epoch = accepted.epoch.map(|epoch| epoch.lay_out(&mut pairs));
         let unavailable = |available: bool| (!available).then_some(false);
         let properties = ConnAckProperties {
             session_expiry_interval: (self.session_expiry != requested_expiry)
@@ -293,6 +300,7 @@ impl Session {
             // [MQTT-4.12.0-5] [MQTT-4.12.0-6]
             authentication_method: connect.properties.authentication_method,
             authentication_data: accepted.authentication_data,
+            user_properties: epoch.unwrap_or_default(),
             ..ConnAckProperties::default()
         };
         // [MQTT-3.1.4-5] [MQTT-3.2.2-2] [MQTT-3.2.2-3] [MQTT3-3.2.2-1] [MQTT3-3.2.2-2] [MQTT3-3.2.2-3]
@@ -302,11 +310,12 @@ impl Session {
             properties,
         };
         let fits = self.push_control(|version, out| connack.encode(version, out));
-        // [MQTT-3.2.2-19] response information goes only if it fits.
+        // [MQTT-3.2.2-19] [MQTT-3.2.2-20] response information and user properties go only if they fit.
         let fits = fits
             || self.push_control(|version, out| {
                 let properties = ConnAckProperties {
                     response_information: None,
+                    user_properties: UserProperties::NONE,
                     ..properties
                 };
                 ConnAck {

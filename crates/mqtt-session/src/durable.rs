@@ -19,7 +19,7 @@ use crate::connect::Accepted;
 use crate::in_order::InOrder;
 use crate::inbound::Inbound;
 use crate::stored::Stored;
-use crate::{Action, PacketIdSet, Policy, Session, Subscription, Timestamp};
+use crate::{Action, Incarnation, PacketIdSet, Policy, Session, Subscription, Timestamp};
 
 /// Packet identifiers go from 1 to this, and round.
 const PACKET_IDS: u64 = 65_535;
@@ -52,6 +52,8 @@ pub(crate) struct Durable {
     pub(crate) acknowledged: Vec<u64>,
     /// What waits was held back for want of an identifier when the session transmitted last.
     pub(crate) waits_for_identifier: bool,
+    /// Of the inbox; `None`: the client is not told positions.
+    pub(crate) incarnation: Option<Incarnation>,
     /// Sequence numbers whose PUBREC the store records.
     receipts: InOrder<u64>,
     /// Inbound identifiers that the store forgets because of a PUBREL.
@@ -68,6 +70,7 @@ impl Default for Durable {
             sent: 0,
             acknowledged: Vec::new(),
             waits_for_identifier: false,
+            incarnation: None,
             receipts: InOrder::default(),
             releases: InOrder::default(),
         }
@@ -138,7 +141,10 @@ impl Session {
         now: Timestamp,
     ) -> Self {
         let mut session = Self::detached(connect.version, client_id, now);
-        session.durable = Some(Box::default());
+        session.durable = Some(Box::new(Durable {
+            incarnation: accepted.incarnation,
+            ..Durable::default()
+        }));
         session.add_subscriptions(restored.subscriptions);
         session.inbound = Inbound::restored(restored.received);
         session.accept(connect, accepted, session_present, policy, now);

@@ -33,6 +33,7 @@ mod durable;
 mod in_order;
 mod inbound;
 mod message;
+mod numbering;
 mod outbound;
 mod overlap;
 mod overtaken;
@@ -62,6 +63,7 @@ pub use message::{
     ApplicationMessage, Delivered, Delivery, DropReason, Dropped, SubscriptionIdSet, TakenUp,
 };
 pub use mqtt_proto::PacketIdSet;
+pub use numbering::{Epoch, Incarnation};
 pub use overlap::{Target, Wanted};
 pub use patterns::{Pattern, pattern_of};
 pub use policy::{NEVER_EXPIRES, Policy, Qos0Inbox, QueueFull};

@@ -221,8 +221,14 @@ impl Session {
             self.drop_delivery(delivery, DropReason::Expired, &mut outcome.dropped);
             return;
         }
+        let incarnation = self
+            .durable
+            .as_ref()
+            .and_then(|durable| durable.incarnation);
+        let position = incarnation.filter(|_| !qos0);
+        let position = position.map(|incarnation| incarnation.position_of(sequence));
         // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-        if !self.write(&delivery, id, again, out, now) {
+        if !self.write(&delivery, (id, again), position.as_deref(), out, now) {
             self.acknowledge_sequence(sequence);
             self.drop_delivery(delivery, DropReason::PacketTooLarge, &mut outcome.dropped);
             return;

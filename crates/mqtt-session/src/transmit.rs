@@ -3,6 +3,7 @@
 
 use mqtt_proto::{DeliveryHeader, PacketId, QoS, ReasonCode};
 
+use crate::numbering::POSITION;
 use crate::slot::Slot;
 use crate::{Delivery, DropReason, Dropped, Policy, Session, TakenUp, Timestamp};
 
@@ -128,7 +129,7 @@ impl Session {
             match outbound.get(index) {
                 // [MQTT-4.3.3-7] [MQTT-4.3.3-13] expiry no longer applies to a message once sent.
                 Some(Slot::Publish(delivery))
-                    if !self.write(delivery, Some(packet_id), true, out, now) =>
+                    if !self.write(delivery, (Some(packet_id), true), None, out, now) =>
                 {
                     // [MQTT-3.1.2-25] too large for this connection: as if it had been sent.
                     if let Some(delivery) = outbound.finish(index) {
@@ -202,7 +203,8 @@ impl Session {
             // [MQTT-2.2.1-4] an identifier that is not in use.
             let id = (delivery.qos > QoS::AtMostOnce).then_some(self.next_packet_id);
             // [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-            (!self.write(&delivery, id, false, out, now)).then_some(DropReason::PacketTooLarge)
+            (!self.write(&delivery, (id, false), None, out, now))
+                .then_some(DropReason::PacketTooLarge)
         };
         if reason.is_none() {
             outcome.timed.extend(timed(&delivery));
@@ -231,13 +233,13 @@ impl Session {
         dropped.push(Dropped { message, reason });
     }
 
-    /// Appends a PUBLISH unless the client cannot take it.
+    /// Appends a PUBLISH unless the client cannot take it. `position`: that of the message, if the client is told it.
     #[inline]
     pub(crate) fn write(
         &mut self,
         delivery: &Delivery,
-        packet_id: Option<PacketId>,
-        dup: bool,
+        (packet_id, dup): (Option<PacketId>, bool),
+        position: Option<&str>,
         out: &mut Vec<u8>,
         now: Timestamp,
     ) -> bool {
@@ -258,6 +260,7 @@ impl Session {
             topic_alias,
             // [MQTT-3.3.4-3] [MQTT-3.3.4-4]
             subscription_ids: delivery.subscription_ids.as_slice(),
+            user_property: position.map(|position| (POSITION, position)),
         };
         let limit = self.rare.client_maximum_packet_size() as usize;
         if limit != u32::MAX as usize && body.encoded_len(self.version, &header) > limit {

@@ -27,6 +27,7 @@ use store_state::session::{
 use crate::clients::{LoopIo, dismiss};
 use crate::connect::inbox::{CREDIT, Elsewhere, Inbox, Stored};
 use crate::connect::joining::{ClaimStage, Joining, Waiter};
+use crate::connect::own_clients;
 use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::ClientLoop;
 use crate::events::{SessionEvent, SessionHappened};
@@ -461,11 +462,15 @@ impl<R: Rim> ClientLoop<R> {
             .take(|of| &mut of.joining)
             .expect("a client joins once");
         let connect = joining.connect().expect("a client joins by CONNECT");
-        let client_id = client.session.client_id().into();
+        let client_id = Box::<str>::from(client.session.client_id());
+        let accepted = match epoch {
+            Some(epoch) => own_clients::numbered(joining.accepted(), &client_id, epoch, 0),
+            None => joining.accepted(),
+        };
         client.session = Session::open(
             &connect,
             client_id,
-            joining.accepted(),
+            accepted,
             self.base.settings.policy_of(joining.class()),
             now,
         );
@@ -547,7 +552,7 @@ impl<R: Rim> ClientLoop<R> {
         client.session = Session::open_durable(
             &connect,
             client_id.clone(),
-            joining.accepted(),
+            own_clients::numbered(joining.accepted(), &client_id, epoch, incarnation),
             present,
             restored,
             self.base.settings.policy_of(joining.class()),

@@ -89,6 +89,7 @@ impl Joining {
             assigned: self.assigned,
             authentication_data: self.data.as_deref(),
             class: self.class,
+            ..Accepted::default()
         }
     }
 

@@ -300,6 +300,7 @@ impl<R: Rim> ClientLoop<R> {
             assigned: entry.assigned,
             authentication_data: data,
             class,
+            ..Accepted::default()
         };
         let now = Timestamp(io.now_ms());
         if let Some(will) = &entry.notification {

@@ -10,8 +10,11 @@
 //!
 //! Where to read next: `open.rs`, which asks here before it asks anybody else about a CONNECT.
 
+use std::num::NonZeroU64;
+
 use authentication_api::Identity;
 use mqtt_proto::ReasonCode;
+use mqtt_session::{Accepted, Epoch, Incarnation};
 use net_api::Kind;
 
 use crate::connect::login_stage::Admission;
@@ -52,6 +55,25 @@ pub(crate) fn admission() -> Box<Admission> {
     })
 }
 
+/// What a client is accepted with whose connection the store has given an epoch; `began`: the epoch that its session began
+/// with, 0 if the session ends with the connection. An outlet is told both: by them its target knows which of its
+/// connections is the latest, and which messages it has already.
+pub(crate) fn numbered<'a>(
+    accepted: Accepted<'a>,
+    client_id: &str,
+    epoch: u64,
+    began: u64,
+) -> Accepted<'a> {
+    if !is_outlet(client_id) {
+        return accepted;
+    }
+    Accepted {
+        epoch: Some(Epoch(epoch)),
+        incarnation: NonZeroU64::new(began).map(Incarnation),
+        ..accepted
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +100,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn only_an_outlet_is_told_how_the_store_numbers() {
+        let of = |client_id, began| {
+            let accepted = numbered(Accepted::default(), client_id, 9, began);
+            let began = accepted.incarnation.map(|of| of.0.get());
+            (accepted.epoch.map(|epoch| epoch.0), began)
+        };
+        assert_eq!(of("$outlet/x/0", 7), (Some(9), Some(7)));
+        assert_eq!(of("$outlet/x/0", 0), (Some(9), None));
+        assert_eq!(of("x", 7), (None, None));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use config::{Config, Permission};
 use mqtt_proto::{
-    Connect, ConnectProperties, Packet, PacketId, PacketType, ProtocolVersion, Publish,
-    PublishProperties, QoS, ReasonCode, Subscribe, SubscribeFilters, SubscribeProperties,
-    SubscriptionOptions, peek_frame,
+    AckProperties, Connect, ConnectProperties, Packet, PacketId, PacketType, ProtocolVersion,
+    PubAck, Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscribeFilters,
+    SubscribeProperties, SubscriptionOptions, UserProperties, peek_frame,
 };
 use net_api::Kind;
 
@@ -136,13 +136,21 @@ impl Client {
 
     /// Publishes with QoS 1; the reason code of PUBACK.
     fn publish(&mut self, topic: &str, payload: &str) -> ReasonCode {
+        let mut pairs = Vec::new();
+        let user_properties = match self.version {
+            V5 => UserProperties::encode_from(&[("k", "v")], &mut pairs).unwrap(),
+            _ => UserProperties::NONE,
+        };
         self.send(&Packet::Publish(Publish {
             dup: false,
             qos: QoS::AtLeastOnce,
             retain: false,
             topic,
             packet_id: Some(PacketId::FIRST),
-            properties: PublishProperties::default(),
+            properties: PublishProperties {
+                user_properties,
+                ..PublishProperties::default()
+            },
             payload: payload.as_bytes(),
         }));
         let answer = self.expect(PacketType::PubAck);
@@ -250,5 +258,133 @@ fn topics_between_the_broker_and_its_outlets_are_closed_to_others() {
     assert!(outlet.expect(PacketType::Publish).ends_with(b"3"));
     assert_eq!(second.publish("a", "4"), ReasonCode::Success);
     assert!(other.expect(PacketType::Publish).ends_with(b"4"));
+    broker.shutdown();
+}
+
+/// What an outlet is told in User Properties.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Position {
+    incarnation: u64,
+    sequence: u64,
+}
+
+impl Client {
+    /// As an outlet: Session Present, and the epoch.
+    fn begin(&mut self, clean_start: bool) -> (bool, u64) {
+        let answer = self.connect("$outlet/x/0", clean_start);
+        let Ok(Packet::ConnAck(connack)) = Packet::decode(&answer, V5) else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(connack.reason, ReasonCode::Success);
+        let told: Vec<_> = connack.properties.user_properties.iter().collect();
+        let [("hmq-epoch", epoch)] = told[..] else {
+            panic!("{told:?}");
+        };
+        (connack.session_present, epoch.parse().unwrap())
+    }
+
+    /// The next message, with its position: whether it came again.
+    fn message(&mut self) -> (bool, Position, PacketId, String) {
+        let frame = self.expect(PacketType::Publish);
+        let Ok(Packet::Publish(publish)) = Packet::decode(&frame, V5) else {
+            panic!("{frame:?}");
+        };
+        let told: Vec<_> = publish.properties.user_properties.iter().collect();
+        let [("hmq-position", position), ("k", "v")] = told[..] else {
+            panic!("{told:?}");
+        };
+        let (incarnation, sequence) = position.split_once('.').unwrap();
+        let position = Position {
+            incarnation: incarnation.parse().unwrap(),
+            sequence: sequence.parse().unwrap(),
+        };
+        let payload = std::str::from_utf8(publish.payload).unwrap();
+        let packet_id = publish.packet_id.unwrap();
+        (publish.dup, position, packet_id, payload.to_owned())
+    }
+
+    /// The next messages, which have these payloads and come again or not: their positions, which ascend.
+    fn messages(&mut self, payloads: &[&str], again: bool) -> Vec<Position> {
+        let positions: Vec<Position> = payloads
+            .iter()
+            .map(|expected| {
+                let (dup, position, _, payload) = self.message();
+                assert_eq!((dup, &*payload), (again, *expected));
+                position
+            })
+            .collect();
+        assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
+        positions
+    }
+
+    fn acknowledge(&mut self, packet_id: PacketId) {
+        self.send(&Packet::PubAck(PubAck {
+            packet_id,
+            reason: ReasonCode::Success,
+            properties: AckProperties::default(),
+        }));
+    }
+}
+
+#[test]
+fn an_outlet_is_told_epochs_and_positions() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let broker = Broker::start(&config).unwrap();
+    let mut publisher = Client::tcp(&broker);
+    assert_eq!(publisher.is_let_in("p"), ReasonCode::Success);
+    let mut outlet = Client::own(&broker);
+    let (is_present, first) = outlet.begin(true);
+    assert!(!is_present);
+    assert_eq!(outlet.subscribe("a/#"), 1);
+    for payload in ["1", "2", "3"] {
+        assert_eq!(publisher.publish("a/b", payload), ReasonCode::Success);
+    }
+    let positions = outlet.messages(&["1", "2", "3"], false);
+    assert_eq!(positions[0].incarnation, positions[2].incarnation);
+
+    // It has acknowledged none, and connects while its older connection is open.
+    let mut next = Client::own(&broker);
+    let (is_present, second) = next.begin(false);
+    assert!(is_present && second > first);
+    assert!(outlet.expect(PacketType::Disconnect).contains(&0x8E));
+    assert_eq!(next.messages(&["1", "2", "3"], true), positions);
+    drop(next);
+
+    // The same after a restart of the node.
+    drop(publisher);
+    broker.shutdown();
+    let broker = Broker::start(&config).unwrap();
+    let mut outlet = Client::own(&broker);
+    let (is_present, third) = outlet.begin(false);
+    assert!(is_present && third > second);
+    for (position, expected) in positions.iter().zip(["1", "2", "3"]) {
+        let (dup, again, packet_id, payload) = outlet.message();
+        assert_eq!((dup, again, &*payload), (true, *position, expected));
+        outlet.acknowledge(packet_id);
+    }
+    let mut publisher = Client::tcp(&broker);
+    assert_eq!(publisher.is_let_in("p"), ReasonCode::Success);
+    assert_eq!(publisher.publish("a/b", "4"), ReasonCode::Success);
+    let after = outlet.messages(&["4"], false)[0];
+    assert_eq!(after.incarnation, positions[0].incarnation);
+    assert!(after > positions[2]);
+
+    // Another session has another inbox.
+    let mut outlet = Client::own(&broker);
+    let (is_present, fourth) = outlet.begin(true);
+    assert!(!is_present && fourth > third);
+    assert_eq!(outlet.subscribe("a/#"), 1);
+    assert_eq!(publisher.publish("a/b", "5"), ReasonCode::Success);
+    assert!(outlet.messages(&["5"], false)[0].incarnation > after.incarnation);
+
+    // Nobody else is told.
+    let mut other = Client::tcp(&broker);
+    let answer = other.connect("y", true);
+    assert!(!String::from_utf8_lossy(&answer).contains("hmq"));
+    assert_eq!(other.subscribe("a/#"), 1);
+    assert_eq!(publisher.publish("a/b", "6"), ReasonCode::Success);
+    let frame = other.expect(PacketType::Publish);
+    assert!(!String::from_utf8_lossy(&frame).contains("hmq"));
     broker.shutdown();
 }

@@ -80,16 +80,19 @@ fn every_delivery_is_the_publish_it_says() {
                 for message_expiry_interval in [None, Some(60)] {
                     for topic_alias in [None, Some((alias, true)), Some((alias, false))] {
                         for ids in [&[][..], &[1], &[200, 268_435_455]] {
-                            let header = DeliveryHeader {
-                                dup: packet_id.is_some(),
-                                qos: packet_id.map_or(QoS::AtMostOnce, |_| QoS::ExactlyOnce),
-                                retain: ids.is_empty(),
-                                packet_id,
-                                message_expiry_interval,
-                                topic_alias,
-                                subscription_ids: ids,
-                            };
-                            check(body, version, &header);
+                            for user_property in [None, Some(("position", "1.2")), Some(("", ""))] {
+                                let header = DeliveryHeader {
+                                    dup: packet_id.is_some(),
+                                    qos: packet_id.map_or(QoS::AtMostOnce, |_| QoS::ExactlyOnce),
+                                    retain: ids.is_empty(),
+                                    packet_id,
+                                    message_expiry_interval,
+                                    topic_alias,
+                                    subscription_ids: ids,
+                                    user_property,
+                                };
+                                check(body, version, &header);
+                            }
                         }
                     }
                 }
@@ -105,12 +108,20 @@ fn check(body: &MessageBody, version: ProtocolVersion, header: &DeliveryHeader<'
     assert_eq!(frame.len(), body.encoded_len(version, header));
     let named = !version.is_v5() || !matches!(header.topic_alias, Some((_, false)));
     let mut ids = Vec::new();
+    let mut pairs = Vec::new();
+    let of_body = body.properties().user_properties;
+    let all: Vec<_> = header
+        .user_property
+        .into_iter()
+        .chain(of_body.iter())
+        .collect();
     let properties = if version.is_v5() {
         PublishProperties {
             message_expiry_interval: header.message_expiry_interval,
             topic_alias: header.topic_alias.map(|(alias, _)| alias),
             subscription_ids: SubscriptionIds::encode_from(header.subscription_ids, &mut ids)
                 .expect("in range"),
+            user_properties: UserProperties::encode_from(&all, &mut pairs).expect("fits"),
             ..body.properties()
         }
     } else {
@@ -136,18 +147,20 @@ fn golden_delivery() {
         packet_id: PacketId::new(10),
         message_expiry_interval: Some(2),
         subscription_ids: &[5],
+        user_property: Some(("p", "1.2")),
         ..DeliveryHeader::default()
     };
     let mut out = Vec::new();
     body.encode(V5, &header, &mut out);
     #[rustfmt::skip]
     assert_eq!(out, [
-        0x32, 17, // PUBLISH, QoS 1; remaining length
+        0x32, 26, // PUBLISH, QoS 1; remaining length
         0, 3, b'a', b'/', b'b', // topic name
         0, 10, // packet identifier
-        7, // property length
+        16, // property length
         0x02, 0, 0, 0, 2, // message expiry interval
         0x0B, 5, // subscription identifier
+        0x26, 0, 1, b'p', 0, 3, b'1', b'.', b'2', // user property
         b'h', b'i', // payload
     ]);
     out.clear();

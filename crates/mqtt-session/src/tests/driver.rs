@@ -18,7 +18,7 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use mqtt_proto::*;
@@ -244,6 +244,10 @@ impl Driver {
             assigned,
             authentication_data: words.text("data").map(str::as_bytes),
             class: ClassId::DEFAULT,
+            epoch: words.number("epoch").map(Epoch),
+            incarnation: words.number("incarnation").map(|number: u64| {
+                Incarnation(NonZeroU64::new(number).expect("an incarnation above 0"))
+            }),
         };
         let (client_id, policy, now) = (client_id.into(), &self.policy, self.now);
         self.session = Some(if words.has("durable") {
@@ -805,6 +809,9 @@ fn print_packet(packet: &Packet<'_>) -> String {
             put("reference", show(p.properties.server_reference));
             put("auth", show(p.properties.authentication_method));
             put("data", p.properties.authentication_data.map(text_of));
+            for (name, value) in p.properties.user_properties.iter() {
+                put(name, Some(value.to_owned()));
+            }
             "CONNACK"
         }
         Packet::Publish(p) => {
@@ -828,6 +835,9 @@ fn print_packet(packet: &Packet<'_>) -> String {
                 .map(|id| id.to_string())
                 .collect();
             put("ids", Some(ids.join(",")).filter(|ids| !ids.is_empty()));
+            for (name, value) in p.properties.user_properties.iter() {
+                put(name, Some(value.to_owned()));
+            }
             "PUBLISH"
         }
         Packet::PubAck(p) => {

@@ -39,6 +39,44 @@ fn stored_messages_of_each_qos() {
     }
 }
 
+/// [MQTT-3.2.2-20]
+#[test]
+fn a_client_is_told_its_epoch_and_the_positions_of_stored_messages() {
+    check(
+        "> CONNECT v=5 expiry=99 durable present epoch=12 incarnation=7
+         < CONNACK session_present hmq-epoch=12
+         $ stored topic=a qos=1 seq=65536 sent
+         < PUBLISH id=1 qos=1 dup topic=a hmq-position=7.65536
+         $ stored topic=a seq=65537
+         < PUBLISH topic=a
+         ! acknowledged 65537
+         $ stored topic=a qos=2 seq=65538
+         < PUBLISH id=3 qos=2 topic=a hmq-position=7.65538
+         $ deliver topic=d
+         < PUBLISH topic=d",
+    );
+    // With its position, the second is 1 byte too large.
+    check(
+        "> CONNECT v=5 expiry=99 mps=40 durable epoch=18446744073709551615 incarnation=7
+         < CONNACK hmq-epoch=18446744073709551615
+         $ stored topic=a qos=1 seq=1 size=12
+         < PUBLISH id=1 qos=1 topic=a hmq-position=7.1
+         $ stored topic=a qos=1 seq=2 size=13
+         ! dropped a packet_too_large
+         ! acknowledged 2",
+    );
+    check(
+        "> CONNECT v=5 expiry=99 mps=10 durable epoch=12
+         < CONNACK",
+    );
+    check(
+        "> CONNECT v=3.1.1 durable epoch=12 incarnation=7
+         < CONNACK
+         $ stored topic=a qos=1 seq=1
+         < PUBLISH id=1 qos=1 topic=a",
+    );
+}
+
 /// [MQTT-4.4.0-1] [MQTT-4.6.0-1] [MQTT-3.3.1-1] [MQTT3-4.4.0-1] [MQTT3-4.6.0-1]
 #[test]
 fn what_the_store_has_goes_again_in_order() {

@@ -17,6 +17,8 @@ const ASSIGNED: Accepted<'_> = Accepted {
     assigned: true,
     authentication_data: None,
     class: ClassId::DEFAULT,
+    epoch: None,
+    incarnation: None,
 };
 
 /// xorshift64*.
