@@ -15,9 +15,9 @@ use crate::api::{
     BusyTopic, Client, ClientOrder, ClientRow, ClientState, CpuProfile, DropRow, DropTotals,
     EventKind, FailedLoginsRow, Gone, GroupMember, Happened, History, HolderRow, ListenerRow,
     Match, MatchRequest, MemoryProfile, Message, NewBan, NewMessage, NewSubscription, NodeChange,
-    NodeRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage, RefusedLoginsRow,
-    RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow,
-    Stats, SubscriptionChanged, SubscriptionRow, ThreadsUsage, WatchedClient,
+    NodeRow, OutletRow, PublishedMessage, QueueOrder, QueuePurge, QueueRow, QueuedMessage,
+    RefusedLoginsRow, RetainedLevelRow, RetainedRow, SessionDrops, SettingRow, ShardName, ShardRow,
+    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, ThreadsUsage, WatchedClient,
 };
 use crate::cluster::{Change, ClusterStatus, NodeId};
 use crate::page::{Found, Missing, Page};
@@ -331,6 +331,9 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// What goes on inside the process.
     fn profiles(&self) -> Arc<dyn Profiles>;
 
+    /// What takes messages to other systems.
+    fn outlets(&self) -> Arc<dyn Outlets>;
+
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
 
@@ -380,6 +383,18 @@ pub trait Groups: fmt::Debug + Send + Sync + 'static {
     /// Members of the shared group that a filter, as it is given at SUBSCRIBE, makes sessions members of. Durable ones come first, in the
     /// order of client identifiers; then the others, by node.
     fn members(&self, filter: String, range: Range) -> Asked<Found<GroupMember>>;
+}
+
+/// What a broker knows of its outlets.
+pub trait Outlets: fmt::Debug + Send + Sync + 'static {
+    /// All of them, by name.
+    fn list(&self) -> Vec<OutletRow>;
+
+    /// One of them. The problem says that there is none of this name.
+    fn one(&self, name: &str) -> Result<OutletRow, Problem>;
+
+    /// Pauses one, or ends its pause. The problem says that there is none of this name, or that the pause could not be kept.
+    fn pause(&self, name: String, is_paused: bool) -> Asked<()>;
 }
 
 /// What a broker says of its own process.

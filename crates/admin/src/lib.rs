@@ -33,8 +33,8 @@ mod worker;
 pub use access::{Access, AuditPart, ChangeError, Changing, Made, WeakHashes};
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, MetricsFormat, NodeCommand, Profiles, QueueQuestion, Range, SessionQuestion,
-    Traffic,
+    LoginAttempt, MetricsFormat, NodeCommand, Outlets, Profiles, QueueQuestion, Range,
+    SessionQuestion, Traffic,
 };
 pub use pace::{Debt, thread_cpu};
 pub use rights::{

@@ -44,6 +44,7 @@ mod metrics;
 mod net_stats;
 mod node;
 mod otlp;
+mod outlets;
 mod own_connections;
 mod pace;
 mod peers;
@@ -73,7 +74,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,13 +91,13 @@ use net::{Clock, EventLoops};
 
 pub use class_test::{DescribedClient, TriedClass, try_classes};
 pub use left::NotReady;
-pub use own_connections::OwnConnectionError;
 pub use reread::Reread;
 pub use retained_forecast::retained_forecast;
 pub use rule_file::{RuleFile, RuleFileError};
 pub use start_error::{OLD_FOLDER, StartError};
 
 use self::control::{AloneControl, ClusterControl, Control};
+use self::outlets::Outlets;
 use access::NodeAccess;
 use alarms::Alarms;
 use all_loops::{STEP, all_loops};
@@ -111,6 +111,7 @@ use http_tls::HttpTls;
 use inspect::{About, Answering, Asking, Inspect, record_history, tell_changes};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
+use own_connections::OwnConnections;
 use peers::PeerLinks;
 use peers::answerer::Answerer;
 use people::ConfiguredPeople;
@@ -122,6 +123,7 @@ use store::{Density, Folder, SplitBy, SplitOptions, Store};
 use store_listener::StoreListener;
 use store_state::api::PerStore;
 use telemetry::{Exporter, LogLines};
+
 use upgrade::{HasLevels, NameOf, Upgrade};
 
 /// What the file of the HTTP port's token is called in messages.
@@ -141,6 +143,9 @@ const FURTHER_THREADS: usize = 2;
 
 /// Replicas of shards of a store for each core, from which on a node splits none by itself, if the configuration does not say.
 const SHARDS_PER_CORE: usize = 4;
+
+/// How long the processes of outlets may take to end in order.
+const OUTLETS_END: Duration = Duration::from_secs(6);
 
 /// How long clients are still read after the signal to shut down.
 const SHUTDOWN_READ: Duration = Duration::from_millis(100);
@@ -351,7 +356,6 @@ impl Broker {
             .clamp(1, SessionKey::MAX_LOOPS);
         let recent_drops = config.limits.node.recent_drops as usize;
         let peers = listeners::peers(&config.mqtt_server_config);
-        let own_number = listeners::own_number(&config.mqtt_server_config);
         let shared = clustered.as_ref().map(|_| folder.node());
         let (ban_file, bans) = ban_file(config, shared)?;
         let ban_file = Arc::new(ban_file);
@@ -376,7 +380,7 @@ impl Broker {
             clock,
             (authentication, view),
             audit_notes,
-            (peers, own_number),
+            peers,
             disk,
             (loops, shares),
         );
@@ -398,6 +402,7 @@ impl Broker {
         age.configure(config.control.refuse_stale_after);
         let node = Arc::new(node);
         connect(&node);
+        let name_seed = folder.name_seed();
         let listener = Arc::new(StoreListener::new(Arc::clone(&node)));
         let told: Arc<dyn store::Listener> = Arc::clone(&listener) as _;
         let store = Store::open(folder, &stores, &told).map_err(StartError::Store)?;
@@ -459,11 +464,15 @@ impl Broker {
                 ))
             }
         };
+        let own_number = listeners::own_number(&config.mqtt_server_config);
+        let connections = OwnConnections::new(loops.remote(), own_number);
+        let outlets = Outlets::new(connections, name_seed, config);
         let about = About {
             upgrade: Arc::clone(&upgrade),
             name: clustered::node_name(config),
             listeners: listeners.listening(),
             alarms: Alarms::open(&config.data_dir, &config.attention),
+            outlets: Arc::new(outlets),
             pushes: exporter
                 .as_deref()
                 .map(|exporter| Arc::clone(exporter.counts())),
@@ -557,6 +566,7 @@ impl Broker {
             tls.reload(&mut reread);
         }
         self.inspect.alarms.configure(&config.attention);
+        self.inspect.outlets.configure(config);
         let age = &self.node.rim.control.age;
         age.configure(config.control.refuse_stale_after);
         self.node.guard.reload(&config.abuse);
@@ -582,15 +592,6 @@ impl Broker {
         Ok(reread)
     }
 
-    /// Opens a connection for an outlet: the end of a socket pair whose other end an event loop has. It speaks MQTT; its
-    /// client identifier begins with `$outlet/`, and it may do everything.
-    ///
-    /// # Errors
-    /// The event loops have not started, or the process has no file descriptors left.
-    pub fn connect_outlet(&self) -> Result<UnixStream, OwnConnectionError> {
-        self.node.rim.connect_outlet()
-    }
-
     /// The node's view of the control store was changed: within 200 ms the rules for everybody are compiled, and all clients
     /// are judged anew, as by a reload. Waits for nobody.
     pub fn control_changed(&self) {
@@ -609,6 +610,7 @@ impl Broker {
             self.stop.prepare(&self.node, clustered, status);
             drain::hand_over(&self.node, clustered);
         }
+        self.inspect.outlets.end(OUTLETS_END);
         let remote = self.loops.remote();
         all_loops(&remote, LoopMessage::LetNobodyIn);
         // Who has said goodbye before the signal is heard: its will must not be published.
@@ -693,6 +695,7 @@ pub fn check_files(config: &Config) -> Vec<StartError> {
     problems.extend(exporter.err().map(StartError::Telemetry));
     problems.extend(ban_file(config, None).err());
     problems.extend(split_scripts::read(config).err().into_iter().flatten());
+    problems.extend(outlets::check(config));
     if config.cluster_config.is_enabled() {
         problems.extend(clustered::check(config).err());
     }
@@ -1027,6 +1030,8 @@ async fn beside_loops(
         () = rules_of_all::run(&node) => {}
         () = audit_sending::run(&node) => {}
         () = otlp::run(exporter, &pushed) => {}
+        () = pushed.outlets.run(&pushed) => {}
+        () = pushed.outlets.tell_events(&pushed) => {}
     }
 }
 

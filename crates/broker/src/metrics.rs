@@ -35,6 +35,7 @@ use broker_core::{BrokerStats, ClosedBeforeConnect, HeldReason, sum};
 use crate::latency_metrics::encode_latency;
 use crate::net_stats::sum_net;
 use crate::otlp::PushCollector;
+use crate::outlets::{OutletCollector, Outlets};
 use crate::process_metrics::ProcessCollector;
 use crate::queue_metrics::encode_queues;
 
@@ -43,12 +44,14 @@ pub(crate) fn registry(
     node: Arc<Node>,
     listeners: &[Listening],
     pushes: Option<Arc<Counts>>,
+    outlets: &Arc<Outlets>,
 ) -> Registry {
     let mut registry = Registry::default();
     let own = registry.sub_registry_with_prefix("heraldmq");
     own.register_collector(Box::new(NodeCollector(Arc::clone(&node))));
     own.register_collector(Box::new(CertificateCollector::new(listeners)));
     own.register_collector(Box::new(PushCollector(pushes)));
+    own.register_collector(Box::new(OutletCollector(Arc::clone(outlets))));
     let process = registry.sub_registry_with_prefix("process");
     process.register_collector(Box::new(ProcessCollector(node)));
     registry

@@ -23,7 +23,6 @@ use crate::descriptors::Shares;
 use crate::disk_space::DiskSpace;
 use crate::events::Events;
 use crate::listeners::Peers;
-use crate::own_connections::OwnConnections;
 use crate::peers::PeerLinks;
 use crate::peers::answerer::Answerer;
 use crate::readiness::Readiness;
@@ -46,7 +45,6 @@ pub(crate) struct Process {
     pub(crate) cluster_time: ClusterTime,
     /// Who connects to each listener, by its number; last, to none.
     peers: Box<[Peers]>,
-    own_connections: OwnConnections,
     /// That of the data folder.
     pub(crate) disk: DiskSpace,
     /// What the process keeps open.
@@ -86,17 +84,15 @@ impl Process {
         clock: Clock,
         (authentication, control): (Authentication, Arc<View>),
         audit_notes: AuditNotes,
-        (peers, own_number): (Box<[Peers]>, u16),
+        peers: Box<[Peers]>,
         disk: DiskSpace,
         (loops, descriptors): (usize, Shares),
     ) -> Self {
         let listeners = peers.len();
-        let own_connections = OwnConnections::new(own_number);
         Self {
             clock,
             cluster_time: ClusterTime::default(),
             peers,
-            own_connections,
             disk,
             descriptors,
             events: Events::default(),
@@ -182,11 +178,6 @@ impl Process {
     /// The loops. Whoever asks before they have started waits.
     pub(crate) fn loops(&self) -> &Remote<ClientLoop> {
         self.loops.wait()
-    }
-
-    /// The connections that the broker makes itself.
-    pub(crate) fn own_connections(&self) -> &OwnConnections {
-        &self.own_connections
     }
 
     fn trusted(&self, listener: u16) -> Option<&Networks> {

@@ -12,32 +12,22 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use net::{HandInError, Profile};
+use net::{HandInError, Profile, Remote};
 use net_api::Kind;
 use transport::ServerOptions;
 
-use crate::node::Process;
+use crate::node::ClientLoop;
 
-/// What the broker's own connections have in common.
+/// What opens connections of the broker's own.
 #[derive(Debug)]
 pub(crate) struct OwnConnections {
+    loops: Remote<ClientLoop>,
     profile: Arc<Profile>,
-}
-
-impl OwnConnections {
-    /// `number`: that of [`own_number`](crate::listeners::own_number).
-    pub(crate) fn new(number: u16) -> Self {
-        let options = ServerOptions::default();
-        let profile = Profile::new(number, Kind::Outlet, "", options);
-        Self { profile }
-    }
 }
 
 /// Why the broker cannot connect to itself.
 #[derive(Debug)]
-pub enum OwnConnectionError {
-    /// The loops do not run yet.
-    NotStarted,
+pub(crate) enum OwnConnectionError {
     /// There is no socket pair.
     Pair(io::Error),
     /// No event loop takes it.
@@ -47,7 +37,6 @@ pub enum OwnConnectionError {
 impl fmt::Display for OwnConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotStarted => "the event loops have not started",
             Self::Pair(_) => "a socket pair cannot be made",
             Self::HandIn(_) => "no event loop takes the connection",
         })
@@ -57,25 +46,29 @@ impl fmt::Display for OwnConnectionError {
 impl std::error::Error for OwnConnectionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NotStarted => None,
             Self::Pair(error) => Some(error),
             Self::HandIn(error) => Some(error),
         }
     }
 }
 
-impl Process {
+impl OwnConnections {
+    /// `number`: that of [`own_number`](crate::listeners::own_number).
+    pub(crate) fn new(loops: Remote<ClientLoop>, number: u16) -> Self {
+        let options = ServerOptions::default();
+        let profile = Profile::new(number, Kind::Outlet, "", options);
+        Self { loops, profile }
+    }
+
     /// Opens a connection for an outlet: a blocking, close-on-exec socket on which MQTT is spoken, CONNECT first. Waits for
     /// nobody.
     ///
     /// # Errors
-    /// The loops have not started, or the process has no file descriptors left.
-    pub(crate) fn connect_outlet(&self) -> Result<UnixStream, OwnConnectionError> {
-        let loops = self.running_loops().ok_or(OwnConnectionError::NotStarted)?;
+    /// All places of connections are taken, or the process has no file descriptors left.
+    pub(crate) fn open(&self) -> Result<UnixStream, OwnConnectionError> {
         let (near, far) = UnixStream::pair().map_err(OwnConnectionError::Pair)?;
-        loops
-            .hand_in(near, Arc::clone(&self.own_connections().profile))
-            .map_err(OwnConnectionError::HandIn)?;
+        let handed = self.loops.hand_in(near, Arc::clone(&self.profile));
+        handed.map_err(OwnConnectionError::HandIn)?;
         Ok(far)
     }
 }

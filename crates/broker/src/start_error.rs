@@ -59,6 +59,13 @@ pub enum StartError {
     FoundsNone(PathBuf),
     /// Nothing can be pushed to the collector of OpenTelemetry.
     Telemetry(telemetry::OpenError),
+    /// An outlet can never run.
+    Outlet {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// The store cannot be opened.
     Store(store::OpenError),
     /// Threads or event queues cannot be made.
@@ -106,6 +113,7 @@ impl fmt::Display for StartError {
                 folder.display()
             ),
             Self::Telemetry(source) => write!(f, "cannot set up OpenTelemetry: {source}"),
+            Self::Outlet { name, why } => write!(f, "cannot run outlet {name}: {why}"),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }
@@ -123,7 +131,11 @@ impl std::error::Error for StartError {
             Self::Rules(source) => Some(source),
             Self::Folder(source) => Some(source),
             Self::Cluster(source) => Some(source),
-            Self::Welcome(_) | Self::NotEmpty(_) | Self::Member(_) | Self::FoundsNone(_) => None,
+            Self::Welcome(_)
+            | Self::NotEmpty(_)
+            | Self::Member(_)
+            | Self::FoundsNone(_)
+            | Self::Outlet { .. } => None,
             Self::Telemetry(source) => Some(source),
             Self::Store(source) => Some(source),
         }
@@ -145,6 +157,7 @@ impl StartError {
             | Self::Certificate { .. }
             | Self::Rules(_)
             | Self::Telemetry(_)
+            | Self::Outlet { .. }
             | Self::File { .. }
             | Self::Member(_)
             | Self::FoundsNone(_) => true,

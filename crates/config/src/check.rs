@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use mqtt_proto::validate_topic_filter;
+use mqtt_proto::{validate_topic_filter, validate_topic_name};
+use outlet::Template;
 
 use crate::{
     address::Host,
     listener::{ListenerView, Place, WebSocketView},
     options::{
         ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ForwardedHeader,
-        ProxyConfig, ProxyUserName, ProxyVersion, RetainRuleConfig, SplitPolicy, SslConfig,
+        OutletConfig, OutletTargetConfig, ProxyConfig, ProxyUserName, ProxyVersion,
+        RetainRuleConfig, SplitPolicy, SslConfig,
     },
 };
 
@@ -74,6 +76,7 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
     }
     conflicts.extend(classes(&config.client_classes).map(|problem| ("clientClasses", problem)));
     conflicts.extend(retain_rules(&config.retain.rules).map(|problem| ("retain.rules", problem)));
+    conflicts.extend(outlets(&config.outlets).map(|problem| ("outlets", problem)));
     conflicts.extend(even_voters(config));
     conflicts.extend(cluster_conflicts(&config.cluster_config));
     let http = &config.http.ssl;
@@ -120,6 +123,101 @@ fn retain_rules(rules: &[RetainRuleConfig]) -> Option<String> {
         } else {
             None
         }
+    })
+}
+
+/// The most outlets: each is a process.
+const MOST_OUTLETS: usize = 64;
+
+/// The most topic filters of an outlet: they go in one SUBSCRIBE.
+const MOST_FILTERS: usize = 256;
+
+/// What is wrong with the outlets.
+fn outlets(outlets: &[OutletConfig]) -> Option<String> {
+    if outlets.len() > MOST_OUTLETS {
+        let found = outlets.len();
+        return Some(format!("expected at most {MOST_OUTLETS}, found {found}"));
+    }
+    let mut names = BTreeSet::new();
+    outlets.iter().find_map(|outlet| {
+        let Some(name) = outlet.name.as_deref() else {
+            return Some("expected a name for each outlet".to_owned());
+        };
+        if !is_outlet_name(name) {
+            return Some(format!(
+                "expected a name of 1 to {LONGEST_NAME} letters, digits, `.`, `_` or `-` with a letter or digit first, found {name}"
+            ));
+        }
+        if !names.insert(name) {
+            return Some(format!("two outlets are called {name}"));
+        }
+        outlet_problem(outlet).map(|problem| format!("{name}: {problem}"))
+    })
+}
+
+/// Whether a text can be the name of an outlet.
+fn is_outlet_name(name: &str) -> bool {
+    let mut characters = name.chars();
+    characters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphanumeric())
+        && characters.all(|next| next.is_ascii_alphanumeric() || "._-".contains(next))
+        && name.len() <= LONGEST_NAME
+}
+
+/// What is wrong with an outlet, but for its name.
+fn outlet_problem(outlet: &OutletConfig) -> Option<String> {
+    let filters = &outlet.source.filter;
+    let events = &outlet.source.events;
+    if filters.iter().count() + events.iter().count() > MOST_FILTERS {
+        return Some(format!("source: expected at most {MOST_FILTERS} filters"));
+    }
+    if filters.is_empty() && events.is_empty() {
+        return Some("expected `source.filter`, a topic filter, or `source.events`".to_owned());
+    }
+    if let Some(wrong) = filters
+        .iter()
+        .find(|filter| validate_topic_filter(filter).is_err())
+    {
+        return Some(format!("source.filter: {wrong} is no topic filter"));
+    }
+    if let Some(topic) = &outlet.dead_letter.topic
+        && (validate_topic_name(topic).is_err() || topic.starts_with('$'))
+    {
+        return Some(format!(
+            "deadLetter.topic: {topic} is no topic, or begins with $"
+        ));
+    }
+    let OutletTargetConfig { file, http, mqtt } = &outlet.target;
+    let named = [file.path.is_some(), http.url.is_some(), mqtt.url.is_some()];
+    if named.into_iter().filter(|is_named| *is_named).count() != 1 {
+        return Some(
+            "expected one target: `target.file.path`, `target.http.url` or `target.mqtt.url`"
+                .to_owned(),
+        );
+    }
+    let schemes = [
+        ("target.http.url", &http.url, ["https://", "http://"]),
+        ("target.mqtt.url", &mqtt.url, ["mqtts://", "mqtt://"]),
+    ];
+    for (key, url, schemes) in schemes {
+        if let Some(url) = url
+            && !schemes.iter().any(|scheme| url.starts_with(scheme))
+        {
+            let [first, second] = schemes;
+            return Some(format!(
+                "{key}: expected a URL that begins with {first} or {second}, found {url}"
+            ));
+        }
+    }
+    let templates = [
+        ("target.file.record", file.record.as_deref()),
+        ("target.http.record", http.record.as_deref()),
+        ("target.mqtt.topic", Some(mqtt.topic.as_str())),
+    ];
+    templates.into_iter().find_map(|(key, template)| {
+        let wrong = Template::parse(template?).err()?;
+        Some(format!("{key}: {wrong}"))
     })
 }
 

@@ -48,14 +48,15 @@ pub use options::{
     AbuseConfig, AfterLeave, AttentionConfig, AuthenticationConfig, AuthenticatorConfig,
     AuthenticatorKind, AuthorizationConfig, ClassLimitsConfig, ClassMatchConfig, ClientAuth,
     ClientClassConfig, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, ControlConfig,
-    ControlMode, DEFAULT_CLASS, DenyPublishV3, ForwardedConfig, ForwardedHeader, HttpAnonymous,
-    HttpAuthenticatorConfig, HttpConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom,
-    LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
-    NodeLimits, OtlpConfig, Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion,
-    QueueFull, RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy,
-    SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
-    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
-    WsListenerConfig, WssListenerConfig,
+    ControlMode, DEFAULT_CLASS, DeadLetterConfig, DenyPublishV3, FileTargetConfig, ForwardedConfig,
+    ForwardedHeader, HttpAnonymous, HttpAuthenticatorConfig, HttpBody, HttpConfig, HttpMethod,
+    HttpTargetConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, LARGEST_PACKET, Limits,
+    LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig, MqttTargetConfig, NodeLimits,
+    OtlpConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
+    Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig,
+    RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
+    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
+    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

@@ -6,6 +6,7 @@
 
 mod classes;
 mod listeners;
+mod outlets;
 mod security;
 mod telemetry;
 
@@ -31,6 +32,10 @@ pub use listeners::{
     ClientAuth, ForwardedConfig, ForwardedHeader, MqttServerConfig, ProxyConfig, ProxyUserName,
     ProxyVersion, SslConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, UnixListenerConfig,
     WsListenerConfig, WssListenerConfig,
+};
+pub use outlets::{
+    DeadLetterConfig, FileTargetConfig, HttpBody, HttpMethod, HttpTargetConfig, MqttTargetConfig,
+    OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,
@@ -151,6 +156,8 @@ options! {
         group "limits" => limits: Limits;
         /// Classes of clients with limits of their own, the first that matches counts. One object, or a list of them, 32 at most.
         live "clientClasses" => client_classes: Vec<ClientClassConfig>;
+        /// What takes messages to other systems. One object, or a list of them, 64 at most. docs/operate/outlets.md.
+        live "outlets" => outlets: Vec<OutletConfig>;
         group "retain" => retain: RetainConfig;
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;

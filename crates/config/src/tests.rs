@@ -1126,9 +1126,11 @@ fn exactly_these_options_reload() {
         "abuse.",
         "attention.",
         "clientClasses.",
+        "outlets.",
     ];
     let single = [
         "clientClasses",
+        "outlets",
         "log.level",
         "allowAnonymous",
         "session_store_split_script",

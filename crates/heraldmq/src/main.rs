@@ -1,5 +1,5 @@
 //! The `heraldmq` command: the broker, the check of its configuration and of its rules, a look at its
-//! data folder, its file of passwords, its users and rules, its bans, its cluster, names for brokers, a look into its process, two small clients for a first try, the load test, and
+//! data folder, its file of passwords, its users and rules, its bans, its cluster, names for brokers, its outlets, a look into its process, two small clients for a first try, the load test, and
 //! its own manual.
 //!
 //! Invariant: whatever goes wrong ends in one clear message on standard error and one of the exit
@@ -28,6 +28,7 @@ mod http_port;
 mod layers;
 mod look;
 mod manual;
+mod outlet;
 mod output;
 mod passwd;
 mod profile;
@@ -79,6 +80,7 @@ enum Command {
     Access(access::Command),
     Cluster(cluster::Arguments),
     Context(context::Arguments),
+    Outlet(outlet::Arguments),
     Profile(profile::Arguments),
     Ready(ready::Arguments),
     Bench(bench::Arguments),
@@ -89,6 +91,9 @@ enum Command {
     Sub(subscribe::Arguments),
     Completions(manual::CompletionsArguments),
     Man(manual::ManArguments),
+    /// The process of an outlet, which a broker starts.
+    #[command(hide = true)]
+    OutletProcess,
 }
 
 fn main() -> ExitCode {
@@ -109,6 +114,8 @@ fn main() -> ExitCode {
         Command::Access(command) => return ended(access::run(&command)),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Context(arguments) => context::run(&arguments),
+        Command::Outlet(arguments) => outlet::run(&arguments),
+        Command::OutletProcess => return outlet::process(),
         Command::Profile(arguments) => profile::run(&arguments),
         Command::Ready(arguments) => ready::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

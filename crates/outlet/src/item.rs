@@ -106,13 +106,13 @@ impl FromStr for Position {
 /// A message as an outlet got it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
-    /// Where it stands in the session's queue.
-    pub position: Position,
+    /// Where it stands in the session's queue; `None`: in none, as messages of QoS 0.
+    pub position: Option<Position>,
     /// Its topic.
     pub topic: Box<str>,
     /// Its payload.
     pub payload: Bytes,
-    /// 1 or 2: messages of QoS 0 are in no queue of an outlet.
+    /// 0 to 2.
     pub qos: u8,
     /// Whether it was retained.
     pub retain: bool,

@@ -108,6 +108,14 @@ pub enum Delivery {
         /// For the dead letter.
         why: Arc<str>,
     },
+    /// It does not take some of them, and never will. It has the others: only for targets that keep no position, as a position beyond a
+    /// message that was refused says that the target has that.
+    Except {
+        /// Their places, ascending, at least one.
+        refused: Vec<usize>,
+        /// For the dead letters.
+        why: Arc<str>,
+    },
     /// It may take them later. Whether it has them is not known.
     Retry {
         /// How long it asks to be left alone.
@@ -242,7 +250,7 @@ enum Source {
     Here,
     /// A connection before the present one has given it; it will come again.
     Before,
-    /// The session does not have it any more.
+    /// The session does not have it: it has dropped it, or never kept it.
     Gone,
 }
 
@@ -398,10 +406,11 @@ impl Pump {
         if self.phase == Phase::Fenced {
             return;
         }
+        let is_stored = item.position.is_some();
         while let Some(at) = self
             .queue
             .iter()
-            .position(|entry| entry.source == Source::Before)
+            .position(|entry| is_stored && entry.source == Source::Before)
         {
             let entry = &mut self.queue[at];
             if entry.item.position == item.position {
@@ -419,9 +428,14 @@ impl Pump {
                 self.suspects = 0;
             }
         }
+        let source = if is_stored {
+            Source::Here
+        } else {
+            Source::Gone
+        };
         let mut entry = Entry {
             item: Arc::new(item),
-            source: Source::Here,
+            source,
             is_finished: false,
         };
         leave_out(&mut entry, self.target_has, &mut self.figures);
@@ -455,6 +469,7 @@ impl Pump {
                 self.proceed(now);
             }
             Delivery::Refused { which, why } => self.handle_refusal(which, why, attempt, now),
+            Delivery::Except { refused, why } => self.handle_refusals(&refused, why, attempt, now),
             Delivery::Retry { after, why } => {
                 self.is_open = false;
                 if self.gives_up(now) {
@@ -503,6 +518,30 @@ impl Pump {
                 self.proceed(now);
             }
         }
+    }
+
+    fn handle_refusals(
+        &mut self,
+        refused: &[usize],
+        why: Arc<str>,
+        attempt: Attempt,
+        now: Milliseconds,
+    ) {
+        assert!(
+            !refused.is_empty() && refused.iter().all(|place| *place < self.sent),
+            "a target refuses a message that it was not given"
+        );
+        let unfinished = self.queue.iter_mut().filter(|entry| !entry.is_finished);
+        for (place, entry) in unfinished.take(self.sent).enumerate() {
+            if !refused.contains(&place) {
+                entry.is_finished = true;
+                self.figures.delivered += 1;
+            }
+        }
+        self.suspects = 0;
+        self.sent = refused.len();
+        self.acknowledge();
+        self.refuse(self.sent, why, attempt, now);
     }
 
     /// What became of a dead letter.
@@ -705,8 +744,11 @@ impl Pump {
 
 /// Finishes an entry that the target has already, and says whether it is one.
 fn leave_out(entry: &mut Entry, target_has: Option<Position>, figures: &mut Figures) -> bool {
-    let position = entry.item.position;
-    let is_left_out = !entry.is_finished && target_has.is_some_and(|has| has.covers(position));
+    let is_there = match (target_has, entry.item.position) {
+        (Some(has), Some(position)) => has.covers(position),
+        _ => false,
+    };
+    let is_left_out = !entry.is_finished && is_there;
     if is_left_out {
         entry.is_finished = true;
         figures.left_out += 1;

@@ -6,7 +6,7 @@
 //! | `${payload}` | the payload, which must be UTF-8 |
 //! | `${payload./a/b}` | a value in a payload of JSON, by its JSON pointer (RFC 6901): a string as it is, else as JSON |
 //! | `${property.NAME}` | the first User Property of that name |
-//! | `${qos}`, `${retain}`, `${time}`, `${position}` | 1 or 2; `true` or `false`; Unix time in ms at which the outlet got it; where it stands in the queue |
+//! | `${qos}`, `${retain}`, `${time}`, `${position}` | 0 to 2; `true` or `false`; Unix time in ms at which the outlet got it; where it stands in the queue |
 //! | `${…:-TEXT}` | TEXT if the message does not have the piece |
 //! | `$$` | a dollar sign |
 //!
@@ -218,7 +218,9 @@ fn value<'a>(
         Piece::Qos => shown(&item.qos),
         Piece::Retain => shown(&item.retain),
         Piece::Time => shown(&item.received.0),
-        Piece::Position => shown(&item.position),
+        Piece::Position => item
+            .position
+            .map(|position| Cow::Owned(position.to_string())),
     }
 }
 
@@ -231,10 +233,10 @@ mod tests {
 
     fn item(payload: &'static [u8]) -> Item {
         Item {
-            position: Position {
+            position: Some(Position {
                 incarnation: Incarnation(3),
                 sequence: Sequence(14),
-            },
+            }),
             topic: "plant/7/state".into(),
             payload: Bytes::from_static(payload),
             qos: 1,

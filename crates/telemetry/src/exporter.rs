@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use config::TelemetryConfig;
 use http_body_util::Full;
-use http_client::{HttpClient, HttpError};
+use http_client::{HttpClient, HttpError, read_headers, retry_after};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use opentelemetry_proto::tonic::collector::logs::v1::{
@@ -28,10 +28,8 @@ use prost::Message;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::counts::{Counts, Failure, Signal};
-use crate::headers;
 use crate::log_lines::{Line, LogLines};
 use crate::metrics::{Times, attribute, metrics_request};
-use crate::retry_after::retry_after;
 
 /// How long one push may take, connecting and the answer included.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -117,7 +115,7 @@ impl Target {
         let server = server.map_err(OpenError::Client)?;
         let client = |signal: Signal| server.below(signal.path()).map_err(OpenError::Client);
         let headers = match &otlp.headers_file {
-            Some(path) => headers::read(path).map_err(|reason| OpenError::Headers {
+            Some(path) => read_headers(path).map_err(|reason| OpenError::Headers {
                 path: path.clone(),
                 reason,
             })?,

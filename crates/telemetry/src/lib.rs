@@ -12,12 +12,10 @@
 
 mod counts;
 mod exporter;
-mod headers;
 mod log_layer;
 mod log_lines;
 mod metrics;
 mod naming;
-mod retry_after;
 
 pub use counts::{Counts, Failure, Signal};
 pub use exporter::{About, Exporter, OpenError};

@@ -15,6 +15,7 @@ mod login;
 mod matching;
 mod message;
 mod node;
+mod outlet;
 mod people;
 mod profile;
 mod queue;
@@ -48,6 +49,7 @@ pub use message::{
     Encoding, Message, NewMessage, PublishedMessage, RetainedLevelRow, RetainedRow, UserProperty,
 };
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
+pub use outlet::{OutletFigures, OutletRow, OutletState};
 pub use people::{
     FirstAdministrator, KeyMade, KeyRow, KnownIn, LoginMethods, NewKey, NewPerson, OwnPassword,
     PersonMade, PersonRow, Rotation,

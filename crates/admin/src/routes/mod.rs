@@ -20,6 +20,7 @@ mod matching;
 mod member;
 mod messages;
 mod nodes;
+mod outlets;
 mod profiles;
 mod rates;
 mod reading;
@@ -171,6 +172,8 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(drops::sessions))
             .routes(routes!(drops::holders))
             .routes(routes!(bans::list))
+            .routes(routes!(outlets::list))
+            .routes(routes!(outlets::one))
             .routes(routes!(access::users::list))
             .routes(routes!(access::users::one))
             .routes(routes!(access::groups::list))
@@ -198,6 +201,8 @@ fn group(role: Role) -> OpenApiRouter<Api> {
             .routes(routes!(logins::refused_logins))
             .routes(routes!(bans::add))
             .routes(routes!(bans::remove))
+            .routes(routes!(outlets::pause))
+            .routes(routes!(outlets::resume))
             .routes(routes!(cluster::drain))
             .routes(routes!(nodes::drain))
             .routes(routes!(nodes::end_drain))

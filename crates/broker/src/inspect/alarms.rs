@@ -117,6 +117,9 @@ pub(super) fn find(inspect: &Inspect, status: &ClusterStatus) -> Vec<Found> {
     for (subject, detail) in split_scripts::faults(inspect.node.opened_store()) {
         alarms.push(alarm_of("split_script", subject, detail));
     }
+    for (subject, detail) in inspect.outlets.failing() {
+        alarms.push(alarm_of("outlet_failing", subject, detail));
+    }
     if let Some(detail) = inspect.upgrade.mixed() {
         alarms.push(alarm("level_mixed", detail));
     }

@@ -19,8 +19,8 @@ use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Profiles, QueueQuestion, Range, Role,
-    SessionQuestion, Traffic,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Outlets, Profiles, QueueQuestion,
+    Range, Role, SessionQuestion, Traffic,
 };
 use authorization::Action;
 use futures_util::FutureExt as _;
@@ -37,6 +37,7 @@ use tokio::time::Instant;
 
 use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
+use super::outlets::OwnOutlets;
 use super::profiles::OwnProfiles;
 use super::rules::Judged;
 use super::state::Inspect;
@@ -403,6 +404,10 @@ impl Broker for Asking {
 
     fn profiles(&self) -> Arc<dyn Profiles> {
         Arc::new(OwnProfiles(Arc::clone(&self.0)))
+    }
+
+    fn outlets(&self) -> Arc<dyn Outlets> {
+        Arc::new(OwnOutlets(Arc::clone(&self.0)))
     }
 
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {

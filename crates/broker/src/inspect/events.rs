@@ -76,6 +76,35 @@ pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsP
     }
 }
 
+/// Events of this node.
+pub(crate) struct OwnEvents {
+    /// Their kinds, and their JSON as the API has it.
+    pub(crate) events: Vec<(EventKind, String)>,
+    /// The number behind those that were looked at.
+    pub(crate) next: u64,
+    /// Events that are not kept any more, of all kinds.
+    pub(crate) missed: u64,
+}
+
+/// What has happened on this node from a number on, of some kinds; 500 at most.
+pub(crate) fn own_events(inspect: &Inspect, kinds: &[EventKind], from: u64) -> OwnEvents {
+    let own = inspect.own();
+    let wanted = events::Wanted::of(kinds);
+    let is_wanted = |event: &events::Event| kinds.contains(&event.kind);
+    let events = &inspect.node.rim.events;
+    let read = events.read(from, MOST, LOOKED_AT, wanted, is_wanted);
+    let text = |(seq, event): &(u64, Arc<events::Event>)| {
+        let text = serde_json::to_string(&row(&own, *seq, event).to_api());
+        let text = text.expect("an event has string keys only");
+        (event.kind, text)
+    };
+    OwnEvents {
+        events: read.events.iter().map(text).collect(),
+        next: read.numbers.end,
+        missed: read.numbers.start.saturating_sub(from),
+    }
+}
+
 fn is_wanted(question: &EventsQuestion, kinds: &[EventKind], event: &events::Event) -> bool {
     let client = event.client_id.as_deref();
     let is_client =

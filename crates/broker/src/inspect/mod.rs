@@ -26,6 +26,7 @@ mod matching;
 mod memory;
 mod messages;
 mod node;
+mod outlets;
 mod profiles;
 mod publishing;
 mod queues;
@@ -42,7 +43,10 @@ mod wire;
 
 pub(crate) use asked::Asking;
 pub(crate) use changes::tell_changes;
+pub(crate) use events::own_events;
 pub(crate) use gather::Answering;
+pub(crate) use messages::retained_message;
 pub(crate) use node::record_history;
+pub(crate) use publishing::publish_internal;
 pub use state::AllocatorFigures;
 pub(crate) use state::{About, Inspect};

@@ -21,8 +21,37 @@ use crate::node::Node;
 /// Messages that are given to loops at once.
 const AT_ONCE: usize = 64;
 
-/// Publishes messages: those of one topic in their order. Each is answered for itself.
+/// Publishes messages of people: those of one topic in their order. Each is answered for itself.
 pub(super) async fn publish(
+    inspect: &Arc<Inspect>,
+    messages: Vec<NewMessage>,
+    budget: Duration,
+) -> Vec<Result<PublishedMessage, Problem>> {
+    publish_by(Author::Person, inspect, messages, budget).await
+}
+
+/// Publishes messages of the broker's own, which may be below `$hmq`.
+///
+/// # Errors
+/// One of them is not kept, or may not be.
+pub(crate) async fn publish_internal(
+    inspect: &Arc<Inspect>,
+    messages: Vec<NewMessage>,
+    budget: Duration,
+) -> Result<(), Problem> {
+    let results = publish_by(Author::Broker, inspect, messages, budget).await;
+    results.into_iter().try_for_each(|result| result.map(drop))
+}
+
+/// Whose messages are published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Author {
+    Person,
+    Broker,
+}
+
+async fn publish_by(
+    author: Author,
     inspect: &Arc<Inspect>,
     messages: Vec<NewMessage>,
     budget: Duration,
@@ -35,7 +64,7 @@ pub(super) async fn publish(
         let asked: Vec<_> = messages
             .by_ref()
             .take(AT_ONCE)
-            .map(|message| Asked::new(message, &settings))
+            .map(|message| Asked::new(author, message, &settings))
             .collect();
         let node = Arc::clone(&inspect.node);
         // A loop may run its turn in the thread that sends.
@@ -130,7 +159,7 @@ impl Sent {
 
 impl Asked {
     /// What no client could publish either is refused.
-    fn new(new: NewMessage, settings: &Settings) -> Result<Self, Problem> {
+    fn new(author: Author, new: NewMessage, settings: &Settings) -> Result<Self, Problem> {
         let wrong = |pointer: &str, why: String| {
             Problem::new(Kind::InvalidBody, why).with("pointer", pointer)
         };
@@ -138,7 +167,8 @@ impl Asked {
         let is_topic = |topic: &str| validate_topic_name(topic).map_err(|error| error.to_string());
         is_topic(&new.topic).map_err(|error| wrong("/topic", format!("`topic`: {error}")))?;
         let topic = new.topic.as_bytes();
-        if broker_core::is_own(topic) || broker_core::is_internal(topic) {
+        let is_internal = broker_core::is_internal(topic) && author == Author::Person;
+        if broker_core::is_own(topic) || is_internal {
             let why = "the topics of the broker itself are published by it alone";
             return Err(wrong("/topic", why.to_owned()));
         }

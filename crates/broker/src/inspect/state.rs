@@ -18,6 +18,7 @@ use crate::control::ClusterControl;
 use crate::history::History;
 use crate::listeners::Listening;
 use crate::node::Node;
+use crate::outlets::Outlets;
 use crate::upgrade::Upgrade;
 
 /// Questions that a node answers at once, its own and those of other nodes.
@@ -34,7 +35,7 @@ pub type AllocatorFigures = fn() -> Option<AllocatorBytes>;
 
 /// Asks and answers.
 pub(crate) struct Inspect {
-    pub(super) node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     pub(crate) control: Arc<dyn ClusterControl>,
     pub(super) ban_file: Arc<BanFile>,
     pub(crate) registry: Registry,
@@ -43,6 +44,8 @@ pub(crate) struct Inspect {
     pub(super) listeners: Vec<Listening>,
     pub(super) upgrade: Arc<Upgrade>,
     pub(crate) alarms: Alarms,
+    /// The outlets of this node.
+    pub(crate) outlets: Arc<Outlets>,
     pub(super) started: Instant,
     /// What it has counted in the last hour.
     pub(super) history: History,
@@ -72,6 +75,8 @@ pub(crate) struct About {
     pub(crate) upgrade: Arc<Upgrade>,
     /// Its alarms of before the start.
     pub(crate) alarms: Alarms,
+    /// Its outlets.
+    pub(crate) outlets: Arc<Outlets>,
     /// What became of pushes to a collector of OpenTelemetry, if there are any.
     pub(crate) pushes: Option<Arc<Counts>>,
     /// Asks the memory allocator of the process.
@@ -96,11 +101,12 @@ impl Inspect {
             listeners,
             upgrade,
             alarms,
+            outlets,
             pushes,
             allocator,
         } = about;
         Arc::new(Self {
-            registry: crate::metrics::registry(Arc::clone(node), &listeners, pushes),
+            registry: crate::metrics::registry(Arc::clone(node), &listeners, pushes, &outlets),
             node: Arc::clone(node),
             control,
             ban_file,
@@ -108,6 +114,7 @@ impl Inspect {
             listeners,
             upgrade,
             alarms,
+            outlets,
             started: Instant::now(),
             history: History::default(),
             settings: RwLock::default(),

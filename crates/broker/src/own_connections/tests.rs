@@ -36,7 +36,7 @@ struct Client {
 impl Client {
     /// An outlet.
     fn own(broker: &Broker) -> Self {
-        let stream = broker.connect_outlet().unwrap();
+        let stream = broker.inspect.outlets.connections().open().unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         Self::on(Box::new(stream))
     }

@@ -50,7 +50,7 @@ fn path_of(port: &HttpPort, node: Option<&String>, rest: &str) -> Result<String,
 }
 
 /// As a part of a path.
-fn in_path(text: &str) -> String {
+pub(crate) fn in_path(text: &str) -> String {
     let mut path = String::new();
     for byte in text.bytes() {
         match byte {

@@ -18,10 +18,10 @@ const OPTIONS: Options = Options {
 
 fn item(sequence: u64) -> Item {
     Item {
-        position: Position {
+        position: Some(Position {
             incarnation: Incarnation(1),
             sequence: Sequence(sequence),
-        },
+        }),
         topic: "a/b".into(),
         payload: bytes::Bytes::from(sequence.to_string()),
         qos: 1,
@@ -29,6 +29,11 @@ fn item(sequence: u64) -> Item {
         received: Milliseconds(0),
         properties: Vec::new(),
     }
+}
+
+/// As in [`item`]; 0: it is in no queue.
+fn sequence(item: &Item) -> u64 {
+    item.position.map_or(0, |position| position.sequence.0)
 }
 
 fn why() -> Arc<str> {
@@ -52,11 +57,11 @@ fn actions(pump: &mut Pump) -> Vec<String> {
         .map(|action| match action {
             Action::Open => "open".to_owned(),
             Action::Acknowledge(count) => format!("ack {count}"),
-            Action::Letter { item, .. } => format!("letter {}", item.position.sequence.0),
+            Action::Letter { item, .. } => format!("letter {}", sequence(&item)),
             Action::Deliver(batch) => {
                 let batch: Vec<_> = batch
                     .iter()
-                    .map(|item| item.position.sequence.0.to_string())
+                    .map(|item| sequence(item).to_string())
                     .collect();
                 format!("deliver {}", batch.join(","))
             }
@@ -97,6 +102,7 @@ enum Input {
     All,
     Retry,
     Refused,
+    Except,
     Fence,
     Letter,
     LetterFails,
@@ -122,6 +128,7 @@ const TRANSITIONS: &[(Is, Input, Is)] = &[
     (Is::Delivering, Input::All, Is::Collecting),
     (Is::Delivering, Input::Retry, Is::Waiting),
     (Is::Delivering, Input::Refused, Is::Letting),
+    (Is::Delivering, Input::Except, Is::Letting),
     (Is::Delivering, Input::Fence, Is::Fenced),
     (Is::Delivering, Input::Item, Is::Delivering),
     (Is::Delivering, Input::Pause, Is::Delivering),
@@ -186,6 +193,16 @@ fn states_follow_the_table() {
             Input::All => pump.handle_delivery(Delivery::All, now),
             Input::Retry => pump.handle_delivery(retry(), now),
             Input::Refused => pump.handle_delivery(refused(Refusal::At(0)), now),
+            Input::Except => {
+                let refused = vec![0];
+                pump.handle_delivery(
+                    Delivery::Except {
+                        refused,
+                        why: why(),
+                    },
+                    now,
+                );
+            }
             Input::Fence => pump.handle_delivery(Delivery::Fenced, now),
             Input::Letter => pump.handle_letter(LetterOutcome::Stored, now),
             Input::LetterFails => pump.handle_letter(LetterOutcome::Failed(why()), now),
@@ -240,9 +257,64 @@ fn what_failed_is_tried_again_as_it_was_after_the_target_was_opened_again() {
     // The target may say that it has what it did not answer.
     pump.handle_delivery(retry(), until);
     pump.handle_deadline(Milliseconds(72_000));
-    pump.handle_opened(Some(item(1).position), Milliseconds(72_000));
+    pump.handle_opened(item(1).position, Milliseconds(72_000));
     assert_eq!(actions(&mut pump), ["open", "ack 1", "deliver 2"]);
     assert_eq!(pump.figures().left_out, Total(1));
+}
+
+#[test]
+fn refused_messages_among_others_become_dead_letters_one_by_one() {
+    let mut pump = Pump::new(OPTIONS, 7);
+    let now = Milliseconds(0);
+    pump.handle_opened(None, now);
+    for sequence in 1..=4 {
+        pump.handle_item(item(sequence), now);
+    }
+    assert_eq!(actions(&mut pump), ["open", "deliver 1,2,3"]);
+    let refused = vec![0, 2];
+    pump.handle_delivery(
+        Delivery::Except {
+            refused,
+            why: why(),
+        },
+        now,
+    );
+    assert_eq!(actions(&mut pump), ["letter 1"]);
+    pump.handle_letter(LetterOutcome::Stored, now);
+    assert_eq!(actions(&mut pump), ["ack 2", "letter 3"]);
+    pump.handle_letter(LetterOutcome::Stored, now);
+    assert_eq!(actions(&mut pump), ["ack 1"]);
+    let figures = pump.figures();
+    assert_eq!((figures.delivered, figures.dead), (Total(1), Total(2)));
+}
+
+#[test]
+fn a_message_that_is_in_no_queue_goes_along_in_its_place_and_is_not_acknowledged() {
+    let stray = || Item {
+        position: None,
+        qos: 0,
+        ..item(0)
+    };
+    let mut pump = Pump::new(OPTIONS, 7);
+    let now = Milliseconds(0);
+    pump.handle_opened(None, now);
+    for item in [item(1), stray(), item(2)] {
+        pump.handle_item(item, now);
+    }
+    assert_eq!(actions(&mut pump), ["open", "deliver 1,0,2"]);
+    // Neither a new connection nor what the target has makes it come or go.
+    pump.handle_source_closed();
+    pump.handle_item(stray(), now);
+    pump.handle_item(item(1), now);
+    pump.handle_delivery(retry(), now);
+    pump.handle_deadline(Milliseconds(80_000));
+    pump.handle_opened(item(1).position, Milliseconds(80_000));
+    assert_eq!(actions(&mut pump), ["open", "ack 1", "deliver 0,2"]);
+    pump.handle_item(item(2), Milliseconds(80_000));
+    pump.handle_delivery(Delivery::All, Milliseconds(80_000));
+    assert_eq!(actions(&mut pump), ["ack 1", "deliver 0"]);
+    pump.handle_delivery(Delivery::All, Milliseconds(80_000));
+    assert_eq!((actions(&mut pump).len(), pump.waiting()), (0, (0, 0)));
 }
 
 #[test]
@@ -438,7 +510,7 @@ impl World {
 
     /// The answer to what was asked. Every seventh message is refused.
     fn answer(&mut self, dice: u8) {
-        let is_poison = |item: &Arc<Item>| item.position.sequence.0.is_multiple_of(7);
+        let is_poison = |item: &Arc<Item>| sequence(item).is_multiple_of(7);
         match self.asked.take() {
             None => {}
             Some(Action::Open) if dice < 60 => {
@@ -447,7 +519,7 @@ impl World {
             }
             Some(Action::Open) => {
                 let last = self.at_target.last().filter(|_| self.keeps_positions);
-                let has = last.map(|&sequence| item(sequence).position);
+                let has = last.and_then(|&sequence| item(sequence).position);
                 self.pump.handle_opened(has, self.now);
             }
             Some(Action::Letter { item, .. }) => {
@@ -456,14 +528,14 @@ impl World {
                     _ => LetterOutcome::Stored,
                 };
                 if outcome == LetterOutcome::Stored {
-                    self.letters.push(item.position.sequence.0);
+                    self.letters.push(sequence(&item));
                 }
                 self.pump.handle_letter(outcome, self.now);
             }
             Some(Action::Deliver(batch)) => {
                 let poison = batch.iter().position(is_poison);
                 let sequences = |batch: &[Arc<Item>]| -> Vec<u64> {
-                    batch.iter().map(|item| item.position.sequence.0).collect()
+                    batch.iter().map(|item| sequence(item)).collect()
                 };
                 let delivery = match (poison, dice) {
                     (_, 0..40) => retry(),
@@ -476,7 +548,18 @@ impl World {
                         self.at_target.extend(sequences(&batch));
                         Delivery::All
                     }
-                    (Some(_), 40..160) => refused(Refusal::One),
+                    (Some(_), 40..120) => refused(Refusal::One),
+                    (Some(_), 120..160) if !self.keeps_positions => {
+                        let taken = batch.iter().filter(|item| !is_poison(item));
+                        self.at_target.extend(taken.map(|item| sequence(item)));
+                        let places = batch.iter().enumerate();
+                        let refused = places.filter(|(_, item)| is_poison(item));
+                        let refused = refused.map(|(place, _)| place).collect();
+                        Delivery::Except {
+                            refused,
+                            why: why(),
+                        }
+                    }
                     (Some(place), _) => {
                         self.at_target.extend(sequences(&batch[..place]));
                         refused(Refusal::At(place))

@@ -127,6 +127,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mqtt-session",
             "net",
             "net-api",
+            "outlets",
             "peer-protocol",
             "profiler",
             "route-exchange",
@@ -153,6 +154,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mqtt-client",
             "mqtt-proto",
             "net-api",
+            "outlets",
             "peer-protocol",
             "report",
             "sizing",
@@ -169,6 +171,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("text-table", &[]),
     ("sizing", &[]),
     ("outlet", &[]),
+    (
+        "outlets",
+        &[
+            "config",
+            "http-client",
+            "mqtt-client",
+            "mqtt-proto",
+            "outlet",
+        ],
+    ),
     (
         "loadtest",
         &[

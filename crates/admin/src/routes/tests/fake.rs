@@ -15,8 +15,8 @@ use crate::api::{
     BusyRole, BusyTopic, Client, ClientRow, ClientState, Counts, CpuProfile, DecidedBy, DropRow,
     DropTotals, FailedLoginsRow, Gone, GroupMember, HolderRow, KnownBy, ListenerRow, Match,
     MatchCounts, MatchRequest, MemoryProfile, NewBan, NewSubscription, NodeChange, NodeRow,
-    SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats, SubscriptionChanged,
-    SubscriptionRow, ThreadsUsage, Verdict, WatchedClient,
+    OutletRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
+    SubscriptionChanged, SubscriptionRow, ThreadsUsage, Verdict, WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -30,8 +30,8 @@ use crate::page::{Found, Missing, MissingReason};
 use crate::problem::{Kind, Problem};
 use crate::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, People, Profiles, QueueQuestion, Range,
-    Role, SessionQuestion, Traffic,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Outlets, People, Profiles,
+    QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 
 /// The only user, an operator.
@@ -598,6 +598,10 @@ impl Broker for Fake {
         Arc::new(Idle)
     }
 
+    fn outlets(&self) -> Arc<dyn Outlets> {
+        Arc::new(Idle)
+    }
+
     fn queues(&self, _: QueueOrder, _: usize, _: Duration) -> Asked<Gathered<Vec<QueueRow>>> {
         gathered(Vec::new())
     }
@@ -645,6 +649,20 @@ impl Groups for Idle {
 
     fn members(&self, _: String, _: Range) -> Asked<Found<GroupMember>> {
         async { Ok(nothing()) }.boxed()
+    }
+}
+
+impl Outlets for Idle {
+    fn list(&self) -> Vec<OutletRow> {
+        Vec::new()
+    }
+
+    fn one(&self, _: &str) -> Result<OutletRow, Problem> {
+        Err(Problem::new(Kind::NotFound, "there are no outlets"))
+    }
+
+    fn pause(&self, _: String, _: bool) -> Asked<()> {
+        async { Err(Problem::new(Kind::NotFound, "there are no outlets")) }.boxed()
     }
 }
 

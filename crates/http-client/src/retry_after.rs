@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use hyper::header::{HeaderMap, RETRY_AFTER};
 
-/// A collector that asks for more is asked again after an hour.
+/// A server that asks for more is asked again after an hour.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// How long the collector asks to wait, an hour at most. `None`: it does not say, or not in a form of the standard.
-pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// How long a server asks to wait, an hour at most. `None`: it does not say, or not in a form of the standard.
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),

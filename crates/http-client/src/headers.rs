@@ -11,7 +11,7 @@ const MAX_BYTES: usize = 65_536;
 ///
 /// # Errors
 /// Why the file cannot be read, or which line is no header.
-pub(crate) fn read(path: &Path) -> Result<HeaderMap, String> {
+pub fn read(path: &Path) -> Result<HeaderMap, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     if text.len() > MAX_BYTES {
         return Err(format!("larger than {MAX_BYTES} bytes"));
@@ -29,7 +29,7 @@ fn parse(text: &str) -> Result<HeaderMap, String> {
             header(line).ok_or_else(|| format!("line {}: expected `Name: value`", index + 1))?;
         if [CONTENT_LENGTH, CONTENT_TYPE, HOST].contains(&name) {
             return Err(format!(
-                "line {}: the node sets {name} by itself",
+                "line {}: {name} is set by the node itself",
                 index + 1
             ));
         }

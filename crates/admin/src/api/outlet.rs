@@ -1,0 +1,95 @@
+//! Outlets: what takes messages to other systems.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::At;
+use crate::cluster::NodeId;
+
+/// What an outlet does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutletState {
+    /// Its process begins, or waits for its next beginning.
+    Starting,
+    /// The target is being opened.
+    Opening,
+    /// Messages go to the target as they come.
+    Running,
+    /// An attempt has failed; the next one is waited for.
+    Retrying,
+    /// Somebody has paused it.
+    Paused,
+    /// Another process has it.
+    Fenced,
+    /// It is at another node, or at none: the inbox shard of its session has no leader.
+    Elsewhere,
+}
+
+/// An outlet, as the node that is asked knows it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OutletRow {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub state: OutletState,
+    /// Whether somebody has paused it; `null`: it is not at this node.
+    pub paused: Option<bool>,
+    /// The node that runs it, which leads the inbox shard of its session; `null`: the shard has no leader.
+    pub node: Option<NodeId>,
+    /// `file`, `http` or `mqtt`.
+    pub target: String,
+    /// Where the target is: a path or a URL.
+    pub place: String,
+    /// Its topic filters.
+    pub filters: Vec<String>,
+    /// The topic of its dead letters; `null`: what the target refuses is dropped.
+    pub dead_letter: Option<String>,
+    /// Its figures; `null`: it is not at this node.
+    pub figures: Option<OutletFigures>,
+}
+
+/// The figures of an outlet. Counts are since the node started.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OutletFigures {
+    /// Messages that wait in the queue of its session, those included that its process has; `null`: there is no session yet.
+    pub lag_messages: Option<u64>,
+    /// Their bytes.
+    pub lag_bytes: Option<u64>,
+    /// When the oldest one came, to a tenth of its age.
+    pub oldest_at: Option<At>,
+    /// Messages that the target has taken.
+    pub delivered: u64,
+    /// Messages that the target had already.
+    pub left_out: u64,
+    /// Attempts that failed.
+    pub retries: u64,
+    /// Messages that became dead letters.
+    pub dead: u64,
+    /// Dead letters that nobody subscribes to, and that are dropped.
+    pub dead_letter_unclaimed: u64,
+    /// Messages that the target refused, and that are dropped.
+    pub refused: u64,
+    /// Messages that were dropped as they went in a circle of brokers; `delivered` counts them, too.
+    pub bridge_loop: u64,
+    /// Messages in the memory of its process.
+    pub waiting_messages: u64,
+    /// Number of the present attempt, from 1; 0: none is made.
+    pub attempt: u32,
+    /// The position of the last message that the target has taken.
+    pub position: Option<String>,
+    /// When that was.
+    pub delivered_at: Option<At>,
+    /// How long a batch was with the target, on average, in ms.
+    pub batch_ms: Option<f64>,
+    /// Why the last attempt failed; `null`: it did not.
+    pub last_error: Option<String>,
+    /// For how many seconds attempts have failed; `null`: they have not.
+    pub failing_s: Option<u64>,
+    /// The number of its process in the system.
+    pub process: Option<u32>,
+    /// Processes that were started.
+    pub starts: u64,
+    /// How the last process ended that did so by itself; `null`: none has.
+    pub last_end: Option<String>,
+}

@@ -1,0 +1,116 @@
+//! The process of an outlet, as its node sees it.
+//!
+//! Its standard input is the connection that speaks MQTT, its standard output the one for commands and reports: it has no other file of
+//! the node but standard error. It ends when the node does, as both connections do.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command as Program, ExitStatus, Stdio};
+use std::time::Duration;
+
+use outlets::{Command, Report};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Instant;
+
+use crate::own_connections::OwnConnections;
+
+/// The argument that makes the program the process of an outlet.
+pub(crate) const ARGUMENT: &str = "outlet-process";
+
+/// The longest report, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// How long a process may take to end after its connections have.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether it has ended.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// A process that has not been waited for.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    reports: BufReader<OwnedReadHalf>,
+    commands: OwnedWriteHalf,
+    line: Vec<u8>,
+}
+
+impl Process {
+    pub(super) fn start(program: &Path, connections: &OwnConnections) -> io::Result<Self> {
+        let mqtt = connections.open().map_err(io::Error::other)?;
+        let (own, its) = std::os::unix::net::UnixStream::pair()?;
+        own.set_nonblocking(true)?;
+        let own = UnixStream::from_std(own)?;
+        let child = Program::new(program)
+            .arg(ARGUMENT)
+            .stdin(Stdio::from(OwnedFd::from(mqtt)))
+            .stdout(Stdio::from(OwnedFd::from(its)))
+            .stderr(Stdio::inherit())
+            // Ctrl-C at a terminal is for the node, which ends its processes in order.
+            .process_group(0)
+            .spawn()?;
+        let (reports, commands) = own.into_split();
+        Ok(Self {
+            child,
+            reports: BufReader::new(reports),
+            commands,
+            line: Vec::new(),
+        })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A process that hears nothing any more has ended, which [`Self::next`] tells.
+    pub(super) async fn tell(&mut self, command: &Command) {
+        let line = serde_json::to_vec(command);
+        let mut line =
+            line.expect("a command has string keys only, and nothing that cannot be written");
+        line.push(b'\n');
+        if let Err(error) = self.commands.write_all(&line).await {
+            tracing::debug!(%error, "the process of an outlet does not hear");
+        }
+    }
+
+    /// The next report; `None`: there are no more. A report that was read in part when the future is dropped is not lost.
+    pub(super) async fn next(&mut self) -> Option<Report> {
+        let most = LONGEST.saturating_sub(self.line.len() as u64);
+        let mut limited = (&mut self.reports).take(most);
+        // An end or an error: the process is gone, or does not keep to the form.
+        let read = limited.read_until(b'\n', &mut self.line).await;
+        if read.is_err() || self.line.last() != Some(&b'\n') {
+            return None;
+        }
+        let report = serde_json::from_slice(&self.line).ok();
+        self.line.clear();
+        report
+    }
+
+    /// Waits until it has ended, and kills it if that takes long. Gives how it ended.
+    pub(super) async fn end(mut self) -> String {
+        // It hears that the node is done with it.
+        drop((self.commands, self.reports));
+        let deadline = Instant::now() + PATIENCE;
+        let ended = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if Instant::now() < deadline => tokio::time::sleep(LOOKS).await,
+                Ok(None) => break self.child.kill().and_then(|()| self.child.wait()),
+                Err(error) => break Err(error),
+            }
+        };
+        match ended {
+            Ok(status) => words(status),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+fn words(status: ExitStatus) -> String {
+    status.to_string()
+}

@@ -1,0 +1,132 @@
+//! What is known of an outlet at this node.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use outlets::{Definition, Doing, Report};
+
+/// Where an outlet is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Place {
+    /// It is not known: the inbox shard has no leader.
+    #[default]
+    Nowhere,
+    /// At this node.
+    Here,
+    /// At the node with this identifier.
+    At(u64),
+}
+
+/// What is known of an outlet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing {
+    /// Of the configuration.
+    pub(crate) definition: Option<Arc<Definition>>,
+    pub(crate) place: Place,
+    pub(crate) is_paused: bool,
+    /// The number of its process in the system, while there is one.
+    pub(crate) process: Option<u32>,
+    /// Processes that were started here since the node started.
+    pub(crate) starts: u64,
+    /// Why the last process ended, or could not be started; `None`: none has.
+    pub(crate) last_end: Option<String>,
+    /// Since when attempts fail.
+    pub(crate) failing_since: Option<Instant>,
+    /// The last report; without a process, that of the last one.
+    pub(crate) report: Report,
+    /// Counts of the processes before.
+    before: Report,
+}
+
+impl Standing {
+    /// A process has begun.
+    pub(crate) fn handle_begin(&mut self, process: u32) {
+        self.before = self.total();
+        self.report = Report {
+            last_error: self.report.last_error.take(),
+            ..Report::default()
+        };
+        self.starts += 1;
+        self.process = Some(process);
+    }
+
+    /// The process says what it does.
+    pub(crate) fn handle_report(&mut self, report: Report, now: Instant) {
+        if report.last_error.is_none() {
+            self.failing_since = None;
+        } else {
+            self.failing_since.get_or_insert(now);
+        }
+        self.report = report;
+    }
+
+    /// The process has ended, or could not be started. `why`: `None` if the node wanted it.
+    pub(crate) fn handle_end(&mut self, why: Option<String>, now: Instant) {
+        self.process = None;
+        self.report.doing = Doing::Starting;
+        if why.is_some() {
+            self.failing_since.get_or_insert(now);
+            self.last_end = why;
+        }
+    }
+
+    /// Counts since the node started.
+    pub(crate) fn total(&self) -> Report {
+        let (before, report) = (&self.before, &self.report);
+        Report {
+            delivered: before.delivered + report.delivered,
+            left_out: before.left_out + report.left_out,
+            retries: before.retries + report.retries,
+            dead: before.dead + report.dead,
+            unclaimed: before.unclaimed + report.unclaimed,
+            refused: before.refused + report.refused,
+            looped: before.looped + report.looped,
+            delivering_us: before.delivering_us + report.delivering_us,
+            batches: before.batches + report.batches,
+            position: report.position.clone().or(before.position.clone()),
+            delivered_at_ms: report.delivered_at_ms.or(before.delivered_at_ms),
+            ..report.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_on_over_processes() {
+        let now = Instant::now();
+        let mut standing = Standing::default();
+        let delivered = |delivered| Report {
+            delivered,
+            ..Report::default()
+        };
+        for (process, total) in [(1, 10), (2, 20), (3, 30)] {
+            standing.handle_begin(process);
+            standing.handle_report(delivered(4), now);
+            standing.handle_report(delivered(10), now);
+            assert_eq!(standing.total().delivered, total);
+            standing.handle_end(None, now);
+            assert_eq!(standing.total().delivered, total);
+        }
+        assert_eq!((standing.starts, standing.process), (3, None));
+    }
+
+    #[test]
+    fn an_outlet_fails_from_the_first_error_to_the_first_report_without_one() {
+        let start = Instant::now();
+        let later = start + std::time::Duration::from_secs(5);
+        let mut standing = Standing::default();
+        standing.handle_end(Some("killed".to_owned()), start);
+        standing.handle_begin(1);
+        let failed = Report {
+            last_error: Some("refused".to_owned()),
+            ..Report::default()
+        };
+        standing.handle_report(failed, later);
+        assert_eq!(standing.failing_since, Some(start));
+        standing.handle_report(Report::default(), later);
+        assert_eq!(standing.failing_since, None);
+    }
+}

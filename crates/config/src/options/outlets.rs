@@ -1,0 +1,129 @@
+//! Options of outlets, which take messages to other systems.
+
+use std::{num::NonZero, path::PathBuf, time::Duration};
+
+use super::U32;
+use crate::{declare::options, listed::Listed, setting::choice};
+
+options! {
+    /// An outlet: a durable session of the broker's own, whose messages a process of its own takes to another system, the target.
+    /// A message is acknowledged when the target has it, so what is on its way survives crashes of the process, of nodes and of
+    /// the target. docs/operate/outlets.md.
+    pub struct OutletConfig {
+        /// Its name: 1 to 64 letters, digits, `.`, `_` or `-`, a letter or digit first. Its session is called `$outlet/NAME/0`.
+        live "name" => name: Option<String>;
+        group "source" => source: OutletSourceConfig;
+        group "target" => target: OutletTargetConfig;
+        group "batch" => batch: OutletBatchConfig;
+        /// Size of the messages that the outlet's process reads ahead. More stay in the session's queue.
+        live "memory" => memory: u64 = 16 << 20, unit Bytes, range 65_536..=1_073_741_824;
+        /// How long a batch is tried before its messages become dead letters. Unset: for ever.
+        live "giveUpSeconds" => give_up: Option<NonZero<u32>>, unit Seconds;
+        group "deadLetter" => dead_letter: DeadLetterConfig;
+    }
+
+    /// Which messages an outlet takes.
+    pub struct OutletSourceConfig {
+        /// Topic filters, also `$share/GROUP/FILTER`.
+        live "filter" => filter: Listed<String>;
+        /// Kinds of events, such as `client.connected, alarm.raised`: what happens on all nodes becomes messages. docs/operate/outlets.md
+        /// lists the kinds.
+        live "events" => events: Listed<String>;
+        /// How long messages are kept while no node runs the outlet, or after it is removed from the file.
+        live "keepSeconds" => keep: Duration = Duration::from_hours(7 * 24), unit Seconds, range 60..=U32 - 1;
+        /// Whether the outlet begins with the retained messages that there are.
+        live "retained" => retained: bool = false;
+    }
+
+    /// Where an outlet takes its messages: exactly one of the groups is set.
+    pub struct OutletTargetConfig {
+        group "file" => file: FileTargetConfig;
+        group "http" => http: HttpTargetConfig;
+        group "mqtt" => mqtt: MqttTargetConfig;
+    }
+
+    /// Messages are appended to a file, each once, also if processes are killed: docs/operate/outlets-file.md.
+    pub struct FileTargetConfig {
+        /// The file. Beside it, `PATH.position` says how much of it counts.
+        live "path" => path: Option<PathBuf>;
+        /// What is written of a message, with a line feed behind it: a template. Unset: a JSON object.
+        live "record" => record: Option<String>;
+    }
+
+    /// Messages are the bodies of HTTP requests: docs/operate/outlets-http.md.
+    pub struct HttpTargetConfig {
+        /// Where requests go, as `https://HOST:PORT/PATH` or `http://HOST:PORT/PATH`.
+        live "url" => url: Option<String>;
+        /// The method.
+        live "method" => method: HttpMethod = HttpMethod::Post;
+        /// What a request has. With `raw` it has one message, whatever `batch` says.
+        live "body" => body: HttpBody = HttpBody::Lines;
+        /// What stands in a body of a message: a template. Unset: a JSON object; for `raw`, the payload as it is.
+        live "record" => record: Option<String>;
+        /// Headers of each request, one `Name: value` a line: the content of this file, such as `Authorization: Bearer …`.
+        live "headersFile" => headers_file: Option<PathBuf>;
+        /// A secret: the header `X-Hmq-Signature` of each request is then `sha256=` and the HMAC-SHA256 of its body in
+        /// hexadecimal digits, by the content of this file without white space at its end.
+        live "secretFile" => secret_file: Option<PathBuf>;
+        /// Authorities that sign the server's certificate, PEM. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// How long an answer may take.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// Messages are published at another MQTT broker: docs/operate/outlets-mqtt.md.
+    pub struct MqttTargetConfig {
+        /// The broker, as `mqtts://HOST:PORT` or `mqtt://HOST:PORT`.
+        live "url" => url: Option<String>;
+        /// The client identifier there. Unset: `hmq-NAME`.
+        live "clientId" => client_id: Option<String>;
+        /// The user there.
+        live "user" => user: Option<String>;
+        /// The password: the content of this file without white space at its end.
+        live "passwordFile" => password_file: Option<PathBuf>;
+        /// Authorities that sign the broker's certificate, PEM. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// The topic there: a template.
+        live "topic" => topic: String = "${topic}".to_owned();
+        /// Whether retained messages are retained there.
+        live "retain" => retain: bool = true;
+        /// How long the broker may take for an answer.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// What goes to the target at once.
+    pub struct OutletBatchConfig {
+        /// Messages at most.
+        live "messages" => messages: u32 = 1_000, range 1..=65_535;
+        /// Size of the messages at most. A message that is larger goes alone.
+        live "bytes" => bytes: u64 = 1 << 20, unit Bytes, range 1..=268_435_456;
+        /// How long the first message waits for others.
+        live "lingerMs" => linger: Duration = Duration::from_millis(20), unit Milliseconds, range 0..=60_000;
+    }
+
+    /// What becomes of messages that the target refuses.
+    pub struct DeadLetterConfig {
+        /// The topic under which they are published here, with QoS 1. Unset: they are dropped, and counted.
+        live "topic" => topic: Option<String>;
+    }
+}
+
+choice! {
+    /// A method of HTTP.
+    pub enum HttpMethod {
+        /// POST.
+        Post = "POST",
+        /// PUT.
+        Put = "PUT",
+    }
+
+    /// What an HTTP request of an outlet has.
+    pub enum HttpBody {
+        /// One message.
+        Raw = "raw",
+        /// A JSON array of messages.
+        Array = "array",
+        /// Messages in lines (NDJSON).
+        Lines = "lines",
+    }
+}
