@@ -13,7 +13,7 @@ class HttpSink:
     `"reset"` closes the connection without an answer before the body is kept, `"late"` keeps the body first. `hold` cleared:
     nothing is answered until it is set."""
 
-    def __init__(self, authority=None, port=0):
+    def __init__(self, authority=None, port=0, host="127.0.0.1"):
         self.answer = 200
         self.answers: list = []
         self.bodies: list[bytes] = []
@@ -56,14 +56,14 @@ class HttpSink:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server = http.server.ThreadingHTTPServer((host, port), Handler)
         self.server.daemon_threads = True
         if authority:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*authority.issue("sink").files)
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
-        self.url = f"{'https' if authority else 'http'}://127.0.0.1:{self.port}/in"
+        self.url = f"{'https' if authority else 'http'}://{host}:{self.port}/in"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def lines(self) -> list[dict]:

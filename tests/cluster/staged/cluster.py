@@ -77,6 +77,7 @@ class Node:
             **stops,
             "allowAnonymous": self.cluster.allow_anonymous,
             "http": http,
+            **self.cluster.more(self),
         }
 
     # -- its life
@@ -174,10 +175,20 @@ class Cluster:
     """Context manager. `size` nodes are formed at once, as the reports do: the first with `bootstrap`, the
     others after it in order. With `disks`, each has a disk of its own; the clock of the node
     `clocked` can jump; `binary` is the program that its nodes are started with; `places` gives addresses, if not
-    those of `network()`; `allow_anonymous` is the option of that name, `None` for its default."""
+    those of `network()`; `allow_anonymous` is the option of that name, `None` for its default; `more` gives what
+    else the configuration of a node has."""
 
     def __init__(
-        self, size=3, sets=None, *, disks=False, clocked=None, binary=BINARY, places=None, allow_anonymous=True
+        self,
+        size=3,
+        sets=None,
+        *,
+        disks=False,
+        clocked=None,
+        binary=BINARY,
+        places=None,
+        allow_anonymous=True,
+        more=lambda _node: {},
     ):
         self._temporary = tempfile.TemporaryDirectory(prefix="heraldmq-cluster-")
         self.folder = pathlib.Path(self._temporary.name)
@@ -186,6 +197,7 @@ class Cluster:
         self.sets = sets or {}
         self.binary = binary
         self.allow_anonymous = allow_anonymous
+        self.more = more
         self.nodes: list[Node] = []
         self._numbers = itertools.count(1)
         self.processes: list[Broker] = []

@@ -48,6 +48,8 @@ class Bridged:
     def __init__(self):
         self.name, self.net = self._claim()
         self.places: list[Place] = []
+        # Where places reach this process.
+        self.outside = f"{self.net}.254"
 
     @staticmethod
     def _claim():
@@ -122,6 +124,7 @@ class Loopback:
         worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
         self.net = f"127.{int(worker) + 1}.0"
         self.numbers = itertools.count(1)
+        self.outside = "127.0.0.1"
 
     def add(self) -> Place:
         return Place(f"{self.net}.{next(self.numbers)}")
