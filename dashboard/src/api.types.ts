@@ -110,6 +110,9 @@ export type NodeStats = { counts: Counts; node: NodeId; node_name: string };
 export type NodeStatus = { address: string; clock_offset_ms: number | null; commit: string | null; connections: number | null; incarnation: number; levels: string | null; name: string; node: NodeId; reach: Reach; state: NodeState; version: string };
 export type NotReached = { client_id: string; closest_filter: string | null; detail: string; reason: string };
 export type Outcome = "delivered" | "queued" | "dropped" | "one_of";
+export type OutletFigures = { attempt: number; batch_ms: number | null; dead: number; dead_letter_unclaimed: number; delivered: number; delivered_at: At | null; failing_s: number | null; lag_bytes: number | null; lag_messages: number | null; last_end: string | null; last_error: string | null; left_out: number; oldest_at: At | null; position: string | null; process: number | null; refused: number; retries: number; starts: number; waiting_messages: number };
+export type OutletRow = { dead_letter: string | null; figures: OutletFigures | null; filters: (string)[]; name: string; node: NodeId | null; paused: boolean | null; place: string; state: OutletState; target: string };
+export type OutletState = "starting" | "opening" | "running" | "retrying" | "paused" | "fenced" | "elsewhere";
 export type OwnPassword = { new: string; old: string };
 export type Page_AccessGroup = { items: ({ class: string | null; includes: (string)[]; name: string; note: string; priority: number; revision: RevisionNumber; rules: (string)[] })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_AccessUser = { items: ({ class: string | null; client_ids: string | null; enabled: boolean; ends_at: At | null; groups: (string)[]; name: string; note: string; proofs: (Proof)[]; revision: RevisionNumber; rules: (string)[]; superuser: boolean })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -126,6 +129,7 @@ export type Page_HolderRow = { items: ({ durable: boolean; last: At; node: NodeI
 export type Page_KeyRow = { items: ({ audits: boolean; created_at: At; ends_at: At | null; id: string; name: string; old_secret_ends_at: At | null; revision: RevisionNumber; role: Role; source: KnownIn })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_ListenerRow = { items: ({ accepted: number | null; address: string; certificate: ListenerCertificate | null; connections: number | null; failed_handshakes: number | null; kind: string; node: NodeId; node_name: string; refused: number | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_NodeRow = { items: ({ address: string | null; clock_offset_ms: number | null; connections: number | null; health: NodeHealth | null; incarnation: number; node: NodeId; node_name: string; reach: Reach; state: NodeState; version: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
+export type Page_OutletRow = { items: ({ dead_letter: string | null; figures: OutletFigures | null; filters: (string)[]; name: string; node: NodeId | null; paused: boolean | null; place: string; state: OutletState; target: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_PersonRow = { items: ({ audits: boolean; enabled: boolean; has_password: boolean; must_change: boolean; name: string; note: string; revision: RevisionNumber; role: Role; source: KnownIn })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_QueueRow = { items: ({ bytes: number; class: string; client_id: string; in_per_s: number | null; limit_bytes: number; limit_messages: number; messages: number; node: NodeId; node_name: string; oldest_at: At | null; out_per_s: number | null })[]; next: string | null; partial: (Missing)[]; scanned: number };
 export type Page_QueuedMessage = { items: ({ encoding: Encoding; expires_at: At | null; group: string | null; payload: string | null; payload_bytes: number; qos: number; retain: boolean; sequence: BigNumber; topic: string })[]; next: string | null; partial: (Missing)[]; scanned: number };
@@ -228,6 +232,8 @@ export interface Get {
   "/nodes/{node}/profile/memory": { answer: MemoryProfile; body: null };
   "/nodes/{node}/profile/threads": { answer: ThreadsUsage; body: null };
   "/openapi.json": { answer: null; body: null };
+  "/outlets": { answer: Page_OutletRow; body: null };
+  "/outlets/{name}": { answer: OutletRow; body: null };
   "/people": { answer: Page_PersonRow; body: null };
   "/people/{name}": { answer: PersonRow; body: null };
   "/queues": { answer: Page_QueueRow; body: null };
@@ -280,6 +286,8 @@ export interface Post {
   "/nodes/{node}/evict": { answer: NodeChange; body: EvictBody };
   "/nodes/{node}/leave": { answer: NodeChange; body: ChangeBody };
   "/nodes/{node}/profile/cpu": { answer: CpuProfile; body: null };
+  "/outlets/{name}/pause": { answer: null; body: null };
+  "/outlets/{name}/resume": { answer: null; body: null };
   "/own-password": { answer: Me; body: OwnPassword };
   "/people": { answer: AccessEffects | PersonMade; body: NewPerson };
   "/publish": { answer: PublishedMessage; body: NewMessage };

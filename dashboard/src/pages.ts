@@ -11,6 +11,7 @@ import { Events } from "./pages/events";
 import { Groups } from "./pages/groups";
 import { Listeners } from "./pages/listeners";
 import { Nodes } from "./pages/nodes";
+import { Outlets } from "./pages/outlets";
 import { Overview } from "./pages/overview";
 import { PeoplePage } from "./pages/people";
 import { Queues } from "./pages/queues";
@@ -45,6 +46,7 @@ export const pages: PageEntry[] = [
   { page: "subscriptions", title: "Subscriptions", group: "Messages", show: Subscriptions, key: "s" },
   { page: "shared-groups", title: "Shared groups", group: "Messages", show: Groups },
   { page: "retained", title: "Retained", group: "Messages", show: Retained, key: "r" },
+  { page: "outlets", title: "Outlets", group: "Messages", show: Outlets },
   { page: "access", title: "Users and rules", group: "Access", show: AccessPage, key: "u" },
   { page: "user", title: "User", group: "Access", show: UserPage, within: "access" },
   { page: "people", title: "People & keys", group: "Access", show: PeoplePage, key: "p" },

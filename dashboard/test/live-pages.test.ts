@@ -72,7 +72,7 @@ const until = (page: Page, selector: string, timeout = 60_000) => page.waitForSe
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
   "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "drops?by=client", "drops?by=topic", "events", "events?kind=cluster&from=5m", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups", "shared-groups?group=%24share%2Fetl%2Fplant%2F%2B%2Ftemperature",
-  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "shards", "listeners", "settings", "bans", "access", "access?tab=groups", "access?tab=rules", "user?id=nobody", "audit", "nowhere"];
+  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "outlets", "shards", "listeners", "settings", "bans", "access", "access?tab=groups", "access?tab=rules", "user?id=nobody", "audit", "nowhere"];
 
 /** What axe finds on the page as it is. */
 const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
@@ -673,6 +673,69 @@ test("without a WebSocket listener, messages are published through the API", asy
         assert.deepEqual(await found(page), [], `${role} ${width}`);
         assert.equal(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0);
       }
+    }, { role });
+  } finally {
+    server.state.inject = null;
+  }
+});
+
+test("outlets: none, figures where they run, and a pause that is confirmed", async () => {
+  await at("#/outlets", async (page) => void (await until(page, ".empty >> text=docs/operate/outlets.md")));
+  const { items: nodes } = await (await fetch(`http://127.0.0.1:${cluster.nodes[0].http}/api/v1/nodes`, { headers: { Authorization: `Bearer ${cluster.key}` } })).json();
+  const nodeOf = (name: string) => nodes.find((one: any) => one.node_name === name).node;
+  const figures = {
+    lag_messages: 1234, lag_bytes: 56_789, oldest_at: new Date(Date.now() - 600_000).toISOString(), delivered: 98_765, left_out: 7, retries: 11, dead: 5, dead_letter_unclaimed: 2, refused: 1,
+    waiting_messages: 16, attempt: 4, position: "3.98765", delivered_at: new Date(Date.now() - 600_000).toISOString(), batch_ms: 2.5, last_error: "the server answers 503 \u202e<b>", failing_s: 601, process: 4711, starts: 2, last_end: "signal: 9",
+  };
+  const common = { target: "http", place: "https://example.com/in", filters: ["plant/#", "line/+"], dead_letter: "dead/hook" };
+  const rows = [
+    { ...common, name: "hook", state: "retrying", paused: false, node: nodeOf("mq-1"), figures },
+    { ...common, name: "lake", target: "file", place: "/srv/lake.ndjson", dead_letter: null, state: "elsewhere", paused: null, node: nodeOf("mq-2"), figures: null },
+    { ...common, name: "lost", state: "elsewhere", paused: null, node: null, figures: null },
+    { ...common, name: "rest", state: "paused", paused: true, node: nodeOf("mq-1"), figures: { ...figures, last_error: null, failing_s: null, attempt: 0 } },
+  ];
+  const changed: string[] = [];
+  server.state.inject = (path: string, asked: any) => {
+    if (asked.method === "POST" && /^outlets\//.test(path)) changed.push(path);
+    return asked.method === "POST" && /^outlets\//.test(path) ? { status: 204 }
+      : path === "outlets" && { status: 200, headers: { "Content-Type": "application/json" }, body: JSON.stringify({ items: rows, next: null, partial: [], scanned: 4 }) };
+  };
+  try {
+    for (const role of ["operator", "viewer"] as const) await at("#/outlets", async (page) => {
+      const row = (name: string) => page.locator('table[aria-label="Outlets"] tbody tr', { has: page.locator("th", { hasText: name }) });
+      await until(page, ".answer >> text=/^4 outlets; hook fails; 1 outlet has no node, .* leader; 1 is paused\\.$/");
+      await page.waitForFunction(() => document.querySelector('table[aria-label="Outlets"]')?.textContent?.includes("mq-2"));
+      assert.match(await row("hook").innerText(), /retrying\s+http https:\/\/example.com\/in\s+mq-1\s+1,234\s+98,765\s+5\s+3\s+the server answers 503 \\u\{202e\}<b>/);
+      assert.match(await row("lake").innerText(), /at another node\s+file \/srv\/lake.ndjson\s+mq-2\s+–\s+–\s+–\s+–/);
+      assert.match(await row("lost").innerText(), /no leader/);
+      assert.deepEqual(await row("hook").locator("button").allInnerTexts(), ["Pause…"]);
+      assert.deepEqual(await row("rest").locator("button").allInnerTexts(), ["Resume…"]);
+      assert.deepEqual(await row("lake").locator("button").allInnerTexts(), ["Pause…", "Resume…"]);
+      await row("hook").locator("th a").click();
+      await until(page, "h2 >> text=Outlet hook");
+      const facts = await text(page, ".facts");
+      for (const said of ["plant/#, line/+", "dead/hook", "1,234 messages, 56.8 kB", "3.98765", "5, 2 without a subscriber", "1, which are dropped", "2.5 ms", "10 min", "4711", "signal: 9"]) assert.ok(facts.includes(said), `${said} in ${facts}`);
+      for (const width of [1280, 390]) {
+        await page.setViewportSize({ width, height: 800 });
+        for (const colorScheme of ["light", "dark"] as const) {
+          await page.emulateMedia({ colorScheme });
+          assert.deepEqual(await found(page), [], `${role} ${width} ${colorScheme}`);
+        }
+        assert.equal(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0);
+      }
+      if (role === "viewer") {
+        assert.ok(await row("hook").locator("button").isDisabled());
+        return;
+      }
+      await row("hook").locator("button").click();
+      await until(page, "dialog[open]");
+      assert.deepEqual(changed, [], "nothing is done before it is confirmed");
+      await page.click("dialog button >> text=/^Pause$/");
+      await until(page, ".told >> text=The outlet hook is being paused.");
+      await row("rest").locator("button").click();
+      await page.click("dialog button >> text=/^Resume$/");
+      await until(page, ".told >> text=The pause of the outlet rest has ended.");
+      assert.deepEqual(changed, ["outlets/hook/pause", "outlets/rest/resume"]);
     }, { role });
   } finally {
     server.state.inject = null;

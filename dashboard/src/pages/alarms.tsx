@@ -25,7 +25,7 @@ export function Alarms() {
         { head: "What", cell: (row) => <span class="wrap">{visible(row.detail)}</span> },
         { head: "Since", width: 16, cell: (row) => <Moment at={row.since} /> },
       ]} />}
-      {alarms.value && rows.length === 0 && <Empty>Alarms are raised for a node that is down, a shard without a leader, scarce memory, a full disk, messages that are dropped, queues that are full, publishers that wait, an open cluster, and certificates that end within two weeks.</Empty>}
+      {alarms.value && rows.length === 0 && <Empty>Alarms are raised for a node that is down, a shard without a leader, scarce memory, a full disk, messages that are dropped, queues that are full, publishers that wait, an open cluster, outlets that fail, and certificates that end within two weeks.</Empty>}
       <h2 class="section-title">Ended</h2>
       {ended.problem && !ended.value ? <Failed problem={ended.problem} again={ended.again} /> : ended.value && ended.value.items.length === 0 ? <Empty>The nodes remember no alarm that has ended.</Empty> :
         <Table label="Ended alarms" rows={ended.value?.items ?? []} keyOf={(row) => `${keyOf(row)} ${row.since} ${row.until}`} stale={isStale(ended)} columns={[
