@@ -37,7 +37,8 @@ DOCUMENTED = set(re.findall(r"^\| `(heraldmq_\w+)`", (ROOT / "docs/reference/met
 # More than any disk has.
 ALL_OF_IT = 2**60
 APPLICATION = {"name": "application", "match": {"clientId": ["*-app"]}, "limits": {"session": {"queueDiskFree": 0}}}
-CONFIG = {**BASE, "clientClasses": [APPLICATION]}
+OUTLET = {"name": "lake", "source": {"filter": "nothing/#"}, "target": {"file": {"path": "lake.ndjson"}}}
+CONFIG = {**BASE, "clientClasses": [APPLICATION], "outlets": [OUTLET]}
 # What depends on the machine of the tests: it may have little space, and a slow disk.
 OF_THE_MACHINE = {"HeraldMQDiskFreeLow", "HeraldMQLogSyncSlow"}
 
@@ -152,6 +153,8 @@ def monitored(tmp_path_factory):
             shown = lambda metric: any(sample.name == metric for sample in samples(broker))
             until(lambda: shown("heraldmq_session_taken_per_second"), what="the metrics of a session")
             until(lambda: shown("heraldmq_class_oldest_age_seconds"), what="the age of a queue")
+            runs = lambda: broker.metric("heraldmq_outlet_state", outlet="lake", state="running")
+            until(runs, what="the outlet to run")
             with Prometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{broker.http_port}") as prometheus:
                 yield broker, prometheus
 
