@@ -10,6 +10,8 @@ request of QoS 1 again, to the next leader.
 import collections
 import contextlib
 import json
+import os
+import signal
 import threading
 
 import pytest
@@ -341,6 +343,24 @@ def test_a_pause_counts_at_all_nodes_and_outlives_the_one_that_runs_it(staged):
         assert ask(victim, "/api/v1/outlets/lake/resume", "POST")[0] == 204
         runs(cluster)
         assert judged(publishers, sink, 2) <= HELD
+
+
+def test_a_process_that_hangs_is_ended_when_another_node_leads(staged):
+    """As one does that writes to a file system that does not answer. Its node can run the outlet again afterwards."""
+    cluster, sink = staged
+    with Publishers(cluster) as publishers:
+        publishers.go_on()
+        node = runs(cluster)
+        process = row(node)["figures"]["process"]
+        os.kill(process, signal.SIGSTOP)
+        count = moves(cluster)
+        publishers.go_on()
+        until(lambda: not os.path.exists(f"/proc/{process}"), what="the end of the process")
+        while runs(cluster) is not node:
+            count += moves(cluster)
+        publishers.go_on()
+        doubled = judged(publishers, sink, 2 * count)
+        assert doubled <= 2 * count * HELD
 
 
 def test_each_node_has_a_file_of_its_own(tmp_path):

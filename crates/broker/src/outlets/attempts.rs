@@ -17,6 +17,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long a process may take to stop: longer than it waits for what is with its target.
+const LEAVE: Duration = Duration::from_secs(7);
+
 /// More filters than an outlet can have.
 const MOST_FILTERS: usize = 1_000;
 
@@ -104,16 +107,27 @@ impl Outlets {
                             }
                         }
                         _ => {
-                            process.tell(&Command::Stop).await;
-                            while let Some(report) = process.next().await {
-                                self.handle_report(name, report);
-                            }
+                            self.stop(name, &mut process).await;
                             process.end().await;
                             return Ok(());
                         }
                     }
                 }
             }
+        }
+    }
+
+    /// Has a process take leave, and hears its last reports. One that hangs, as on a file system that does not answer, says nothing
+    /// and does not end: its end is not waited for longer than [`LEAVE`].
+    async fn stop(&self, name: &str, process: &mut Process) {
+        let leaves = async {
+            process.tell(&Command::Stop).await;
+            while let Some(report) = process.next().await {
+                self.handle_report(name, report);
+            }
+        };
+        if tokio::time::timeout(LEAVE, leaves).await.is_err() {
+            tracing::warn!(outlet = %name, "the process of the outlet does not stop; it is killed");
         }
     }
 
