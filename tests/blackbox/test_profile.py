@@ -80,6 +80,18 @@ def test_only_administrators_make_one_at_a_time_and_it_ends_with_the_connection(
     until(lambda: command(broker, keys["administrator"], *again).returncode == 0, timeout=30, what="the next profile")
 
 
+def test_the_asked_node_names_functions_if_that_is_asked_for(broker):
+    broker, keys = broker
+    api = Api(broker, keys["administrator"])
+    path = f"/nodes/{api.done('GET', '/cluster')['node']}/profile/cpu?seconds=1"
+    profile = api.done("POST", f"{path}&functions=true")
+    assert len(profile["functions"]) == len(profile["places"]) > 0
+    assert any("net::event_loop" in function for function in profile["functions"])
+    assert api.done("POST", path)["functions"] is None
+    status, problem = api.ask("POST", f"{path}&functions=perhaps")[:2]
+    assert status == 400 and "functions" in str(problem)
+
+
 def test_a_stripped_program_needs_its_symbols(broker, tmp_path):
     broker, keys = broker
     done = command(broker, keys["administrator"], "cpu", "--seconds", 1, "--json")
@@ -110,3 +122,7 @@ def test_threads_are_listed_with_what_they_do(broker):
     (loop,) = [line for line in done.stdout.splitlines() if line.startswith("loop-0 ")]
     assert "%" in loop and "≤" in loop, done.stdout
     assert "http-answers" in done.stdout
+    # Without a time, at once what they did in the last minute.
+    done = command(broker, keys["administrator"], "threads")
+    assert done.returncode == 0 and done.stdout.startswith("In "), done.stderr + done.stdout
+    assert any(line.startswith("loop-0 ") and "≤" in line for line in done.stdout.splitlines()), done.stdout

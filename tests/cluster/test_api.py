@@ -1,5 +1,6 @@
 """What any node answers for all of them, and what it says when one is silent."""
 
+import concurrent.futures
 import contextlib
 import json
 import urllib.error
@@ -253,6 +254,38 @@ def test_what_an_eviction_would_take(cluster):
         paused.resume()
     assert len(ask(asked, "/api/v1/nodes")[1]["items"]) == 3
     assert ask(asked, "/api/v1/nodes/ffff/drain", "POST", {})[0] == 404
+
+
+def test_a_node_is_profiled_through_another_one(cluster):
+    asked, profiled = cluster.nodes[0], cluster.nodes[1]
+    path = f"/api/v1/nodes/{profiled.id}/profile"
+    status, usage = ask(asked, f"{path}/threads")
+    assert status == 200 and usage["node"] == profiled.id, usage
+    assert any(thread["name"] == "loop-0" and thread["turns"] for thread in usage["threads"])
+    status, memory = ask(asked, f"{path}/memory")
+    assert status == 200 and memory["node"] == profiled.id, memory
+    assert sum(row["bytes"] for row in memory["structures"]) == memory["resident_bytes"] > 0
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+
+        def sample():
+            # One of the requests below may be first.
+            return until(lambda: (got := ask(asked, f"{path}/cpu?seconds=5&functions=true", "POST"))[0] == 200 and got, what="a profile")
+
+        made = pool.submit(sample)
+
+        def refused(node):
+            status, problem = ask(node, f"{path}/cpu?seconds=1", "POST")
+            return status == 409 and problem
+
+        try:
+            # One at a time, whichever node is asked.
+            for node in (profiled, asked, cluster.nodes[2]):
+                problem = until(lambda node=node: refused(node), what="a profile under way")
+                assert "another CPU profile of this process is under way" in problem["detail"]
+        finally:
+            profile = made.result()[1]
+    assert profile["node"] == profiled.id and profile["samples"] > 0 and len(profile["functions"]) == len(profile["places"])
+    assert any("::" in function for function in profile["functions"]), profile["functions"]
 
 
 def test_settings_name_the_nodes_that_differ(cluster):

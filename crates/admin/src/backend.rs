@@ -399,16 +399,24 @@ pub trait Outlets: fmt::Debug + Send + Sync + 'static {
 
 /// What a broker says of its own process.
 pub trait Profiles: fmt::Debug + Send + Sync + 'static {
-    /// Begins to sample where the CPU time of this node's process goes. What it gives is the profile, when the time is over; whoever drops
-    /// it ends the profile.
+    /// Begins to sample where the CPU time of a node's process goes. What it gives is the profile, when the time is over, or why another
+    /// node did not send it; whoever drops it ends the profile.
     ///
-    /// The problem says that the node is another one, or that a profile is under way.
-    fn cpu(&self, node: NodeId, lasts: Duration) -> Asked<BoxFuture<'static, CpuProfile>>;
+    /// The problem says that a profile of the node is under way, that its version answers for itself only, or that it does not answer.
+    fn cpu(
+        &self,
+        node: NodeId,
+        lasts: Duration,
+    ) -> Asked<BoxFuture<'static, Result<CpuProfile, Problem>>>;
 
-    /// What the threads of this node have used since they started.
+    /// Names the functions of a profile by the symbols that the machine of this node has. Without symbols of the profile's build it
+    /// stays as it is.
+    fn with_functions(&self, profile: CpuProfile) -> BoxFuture<'static, CpuProfile>;
+
+    /// What the threads of a node have used since they started. The problem says why another node does not answer.
     fn threads(&self, node: NodeId) -> Asked<ThreadsUsage>;
 
-    /// What takes the memory of this node. The problem says that the node is another one, or that it counts already.
+    /// What takes the memory of a node. The problem says that it counts already, or why another node does not answer.
     fn memory(&self, node: NodeId) -> Asked<MemoryProfile>;
 }
 

@@ -185,11 +185,11 @@ pub struct Ends {
     pub commit: &'static str,
     /// Log lines of the process that the node pushes to a collector of OpenTelemetry, if the log keeps any.
     pub log_lines: Option<Arc<LogLines>>,
-    /// Asks the memory allocator of the process; `None`: it says nothing.
-    pub allocator: AllocatorFigures,
+    /// What only the program knows of its process.
+    pub process: OwnProcess,
 }
 
-pub use inspect::AllocatorFigures;
+pub use inspect::OwnProcess;
 
 /// Called when a node has left its cluster.
 type Left = Box<dyn Fn() + Send + Sync>;
@@ -211,7 +211,7 @@ impl Default for Ends {
             left: Box::new(|| {}),
             commit: "unknown",
             log_lines: None,
-            allocator: || None,
+            process: OwnProcess::default(),
         }
     }
 }
@@ -249,7 +249,7 @@ impl Broker {
             left: after,
             commit,
             log_lines,
-            allocator,
+            process,
         } = ends;
         let left = left::begin_anew(config)?;
         let is_member = config.data_dir.join(cluster::RECORD).exists();
@@ -272,7 +272,7 @@ impl Broker {
                 (folder, port),
                 None,
                 None,
-                (after, log_lines, allocator),
+                (after, log_lines, process),
                 connect,
             );
         }
@@ -304,7 +304,7 @@ impl Broker {
             (folder, port),
             Some(place),
             clustered,
-            (after, log_lines, allocator),
+            (after, log_lines, process),
             |_| {},
         )
     }
@@ -319,15 +319,13 @@ impl Broker {
     ) -> Result<Self, StartError> {
         let folder = Folder::open(&config.data_dir).map_err(StartError::Folder)?;
         let port = HttpPort::open(&config.http)?;
-        let Ends {
-            left, allocator, ..
-        } = Ends::default();
+        let Ends { left, process, .. } = Ends::default();
         Self::start_node(
             config,
             (folder, port),
             Some(place),
             None,
-            (left, None, allocator),
+            (left, None, process),
             connect,
         )
     }
@@ -337,7 +335,7 @@ impl Broker {
         (folder, port): (Folder, HttpPort),
         place: Option<Place<PeerLinks>>,
         clustered: Option<Arc<Clustered>>,
-        (left, log_lines, allocator): (Left, Option<Arc<LogLines>>, AllocatorFigures),
+        (left, log_lines, own_process): (Left, Option<Arc<LogLines>>, OwnProcess),
         connect: impl FnOnce(&Arc<Node>),
     ) -> Result<Self, StartError> {
         let clock = Clock::start();
@@ -476,7 +474,7 @@ impl Broker {
             pushes: exporter
                 .as_deref()
                 .map(|exporter| Arc::clone(exporter.counts())),
-            allocator,
+            process: own_process,
         };
         let access = NodeAccess::new(Arc::clone(&node));
         let inspect = Inspect::new(&node, control, ban_file, about);

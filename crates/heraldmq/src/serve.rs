@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use broker::{Broker, Ends, FolderWord, NotReady};
+use broker::{Broker, Ends, FolderWord, NotReady, OwnProcess};
 use config::{AfterLeave, Config, ConfigError, Loaded};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -106,10 +106,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         // No more signals are waited for.
         left: Box::new(move || handle.close()),
         log_lines,
-        #[cfg(feature = "jemalloc")]
-        allocator: crate::allocator::figures,
-        #[cfg(not(feature = "jemalloc"))]
-        allocator: || None,
+        process: OwnProcess {
+            #[cfg(feature = "jemalloc")]
+            allocator: crate::allocator::figures,
+            #[cfg(not(feature = "jemalloc"))]
+            allocator: || None,
+            functions: crate::profile::functions,
+        },
     };
     let word = match arguments.accept_folder {
         true => FolderWord::Accepted,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AclPart, ChangePart, ClientPart, ClientsPart, Counts, Ending, EventsPart, HistoryPart,
     LedShard, ListenerRow, LoginSession, MatchPart, MessagesAnswer, NodeHealth, NodeId, Part,
-    PlacedDrop, SettingPart, SharedGroupRow, SubscriptionRow,
+    PlacedDrop, ProfileAnswer, SettingPart, SharedGroupRow, SubscriptionRow,
 };
 
 /// What a node answers.
@@ -56,6 +56,8 @@ pub enum Answer {
     Acl(AclPart),
     /// The change has begun, or why not.
     Change(Result<(), Refusal>),
+    /// What goes on inside its process, or why it does not say it now.
+    Profile(Result<ProfileAnswer, Refusal>),
     /// It answers others.
     Busy,
     /// It could not answer.

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Answer, Question};
+use crate::{Answer, CpuProfile, Question};
 
 /// A question with the time that is left for its answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -68,6 +68,22 @@ impl Answer {
     /// Why it says nothing.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         read(bytes)
+    }
+}
+
+impl CpuProfile {
+    /// As JSON, which is sent in parts.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        serde_json::to_string(self).expect("questions and answers are JSON")
+    }
+
+    /// Reads what the parts are together.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+        read(text.as_bytes())
     }
 }
 

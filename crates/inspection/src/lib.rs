@@ -22,6 +22,7 @@ mod messages;
 mod node;
 mod part;
 mod position;
+mod profile;
 mod question;
 mod shard;
 mod value;
@@ -53,11 +54,16 @@ pub use node::{
 };
 pub use part::{ANSWER_BYTES, Part, few, short, size};
 pub use position::Position;
+pub use profile::{
+    AllocatorBytes, CpuProfile, EarlierThreads, MemoryKnown, MemoryProfile, MemoryRow,
+    ProfileAnswer, ProfileQuestion, ProfiledModule, ProfiledStack, ProfiledThread, ThreadUsageRow,
+    ThreadsUsage, TurnTimes,
+};
 pub use question::{
     AclQuestion, AskedChange, ChangeQuestion, ClientsQuestion, DropsQuestion, NewSubscription,
     NodeCommand, Question, SessionQuestion, TokenHash,
 };
 pub use shard::{HalfStatus, LedShard, LoadStatus, ShardHolds, SplitStatus};
 pub use value::{
-    At, BigNumber, ClientState, Limit, NodeId, Sequence, ShardName, StoreName, UnixMs,
+    Amount, At, BigNumber, ClientState, Limit, NodeId, Sequence, ShardName, StoreName, UnixMs,
 };

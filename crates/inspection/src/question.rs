@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientState, EventsQuestion, MessagesQuestion, NodeId, ShardName, UnixMs};
+use crate::{
+    ClientState, EventsQuestion, MessagesQuestion, NodeId, ProfileQuestion, ShardName, UnixMs,
+};
 
 /// A question to a node. What it does not know it answers with [`Answer::NotKnown`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -95,6 +97,8 @@ pub enum Question {
     Acl(AclQuestion),
     /// A change of the node itself.
     Change(NodeCommand),
+    /// What goes on inside its process.
+    Profile(ProfileQuestion),
 }
 
 /// Which clients.

@@ -98,6 +98,11 @@ impl From<u64> for BigNumber {
     }
 }
 
+/// A number of what its field names, below 2^53.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Amount(pub u64);
+
 /// A moment, in ms of Unix time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -55,8 +55,8 @@ pub use people::{
     PersonMade, PersonRow, Rotation,
 };
 pub use profile::{
-    AllocatorBytes, CpuProfile, MemoryKnown, MemoryProfile, MemoryRow, ProfiledModule,
-    ProfiledStack, ProfiledThread, ThreadUsageRow, ThreadsUsage, TurnTimes,
+    AllocatorBytes, CpuProfile, EarlierThreads, MemoryKnown, MemoryProfile, MemoryRow,
+    ProfiledModule, ProfiledStack, ProfiledThread, ThreadUsageRow, ThreadsUsage, TurnTimes,
 };
 pub use queue::{QueueOrder, QueuePurge, QueueRow, QueuedMessage};
 pub use rule::{

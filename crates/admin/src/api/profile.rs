@@ -32,6 +32,10 @@ pub struct CpuProfile {
     /// Places in code, each as the index of its module and a hexadecimal address in the file of that, such as `0:1a2b3c`; without a module
     /// `:` and the address in memory.
     pub places: Vec<String>,
+    /// The function at each of `places`, in their order, without functions that were inlined there; `[libc.so.6]` where only the file is known. `null`: it
+    /// was not asked for, or the node that was asked has no symbols of this build.
+    #[serde(default)]
+    pub functions: Option<Vec<String>>,
     /// What was seen, most often first; at most 10,000.
     pub stacks: Vec<ProfiledStack>,
 }
@@ -67,7 +71,7 @@ pub struct ProfiledStack {
     pub places: Vec<usize>,
 }
 
-/// What the threads of a node's process have used since they started: the difference of two answers is the use between them.
+/// What the threads of a node's process have used since they started: the difference to `earlier`, or of two answers, is the use between them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ThreadsUsage {
     /// The node.
@@ -77,6 +81,19 @@ pub struct ThreadsUsage {
     /// When this was read, in µs since the process started.
     pub uptime_us: Amount,
     /// Its threads, in the order of their identifiers.
+    pub threads: Vec<ThreadUsageRow>,
+    /// The same as the node read it 50 to 60 s before, or at its start if that is less: the difference is the use of the last
+    /// minute. `null`: the node has just started.
+    #[serde(default)]
+    pub earlier: Option<EarlierThreads>,
+}
+
+/// What the threads of a node's process had used at an earlier moment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EarlierThreads {
+    /// When this was read, in µs since the process started.
+    pub uptime_us: Amount,
+    /// The threads of then, in the order of their identifiers.
     pub threads: Vec<ThreadUsageRow>,
 }
 

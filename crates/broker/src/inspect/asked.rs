@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
 use super::outlets::OwnOutlets;
-use super::profiles::OwnProfiles;
+use super::profiles::NodeProfiles;
 use super::rules::Judged;
 use super::state::Inspect;
 use super::top::AskingTraffic;
@@ -403,7 +403,7 @@ impl Broker for Asking {
     }
 
     fn profiles(&self) -> Arc<dyn Profiles> {
-        Arc::new(OwnProfiles(Arc::clone(&self.0)))
+        Arc::new(NodeProfiles(Arc::clone(&self.0)))
     }
 
     fn outlets(&self) -> Arc<dyn Outlets> {

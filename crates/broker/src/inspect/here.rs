@@ -19,8 +19,8 @@ use super::rows::{self, Own};
 use super::state::{Inspect, LEFT};
 use super::wire::{ToApi as _, ToWire};
 use super::{
-    alarms, events, failed_logins, groups, login, loops, lost, matching, node, queues, retained,
-    stores, subscribing, top,
+    alarms, asked_profiles, events, failed_logins, groups, login, loops, lost, matching, node,
+    queues, retained, stores, subscribing, top,
 };
 use crate::history;
 use crate::listeners::Listening;
@@ -185,6 +185,9 @@ impl Inspect {
             Question::Change(command) => {
                 let changed = node::change_here(self, command).await;
                 Answer::Change(changed.map_err(ToWire::to_wire))
+            }
+            Question::Profile(question) => {
+                Answer::Profile(asked_profiles::here(self, question).await)
             }
         })
     }

@@ -38,8 +38,8 @@ const LOOP_BUFFERS: usize = 2 * CHUNK;
 
 /// All rows.
 pub(super) async fn profile(inspect: Arc<Inspect>) -> Result<MemoryProfile, Problem> {
-    let place = inspect.memory_counts.try_acquire();
-    let _place =
+    let place = Arc::clone(&inspect.memory_counts).try_acquire_owned();
+    let place =
         place.map_err(|_| Problem::new(Kind::Conflict, "the memory is being counted already"))?;
     let node = &inspect.node;
     let mut clients = LoopMemory::default();
@@ -54,10 +54,12 @@ pub(super) async fn profile(inspect: Arc<Inspect>) -> Result<MemoryProfile, Prob
     }
     let asked = Arc::clone(&inspect);
     let whole = spawn_blocking(move || {
+        // It counts to the end when nobody waits for it any more, and keeps its place as long.
+        let _place = place;
         let parts = Process::own().resident_parts();
         let store = asked.node.opened_store();
         let store = store.map_or_else(StoreMemory::default, |store| store.memory.read());
-        Ok::<_, std::io::Error>((parts?, store, (asked.allocator)()))
+        Ok::<_, std::io::Error>((parts?, store, (asked.process.allocator)()))
     });
     let (parts, store, allocator) = whole.await.map_err(failed)?.map_err(failed)?;
     let mut rows = Rows::default();

@@ -11,6 +11,7 @@
 
 mod alarms;
 mod asked;
+mod asked_profiles;
 mod bans;
 mod changes;
 mod events;
@@ -30,6 +31,7 @@ mod outlets;
 mod profiles;
 mod publishing;
 mod queues;
+mod recent_threads;
 mod retained;
 mod rows;
 mod rules;
@@ -48,5 +50,5 @@ pub(crate) use gather::Answering;
 pub(crate) use messages::retained_message;
 pub(crate) use node::record_history;
 pub(crate) use publishing::publish_internal;
-pub use state::AllocatorFigures;
+pub use state::OwnProcess;
 pub(crate) use state::{About, Inspect};

@@ -1,16 +1,18 @@
-//! What goes on inside this process: where its CPU time goes, what its threads use, and what takes its memory (`memory.rs`).
+//! What goes on inside the processes of nodes: where the CPU time of this one goes, what its threads use, and what takes its memory
+//! (`memory.rs`). Other nodes are asked (`asked_profiles.rs`).
 //!
-//! Invariant: nothing is sampled or kept while nobody asks.
+//! Invariant: nothing is sampled while nobody asks; all that is kept is what the threads had used in the last minute (`recent_threads.rs`).
 //!
-//! Deliberately absent: other nodes; a profile is made by the node that is asked. Names of functions, which the command finds.
+//! Deliberately absent: symbols, which the program reads (`OwnProcess`).
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::api::{
-    Amount, CpuProfile, MemoryProfile, ProfiledModule, ProfiledStack, ProfiledThread,
-    ThreadUsageRow, ThreadsUsage, TurnTimes,
+    Amount, CpuProfile, EarlierThreads, MemoryProfile, ProfiledModule, ProfiledStack,
+    ProfiledThread, ThreadUsageRow, ThreadsUsage, TurnTimes,
 };
 use admin::cluster::NodeId;
 use admin::problem::{Kind, Problem};
@@ -19,12 +21,15 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use histogram::Snapshot;
 use host::{Process, ThreadUsage};
+use inspection::{ProfileAnswer, ProfileQuestion};
 use profiler::{CpuSampling, Frame, Hertz, Refused};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
+use super::asked_profiles;
 use super::memory::{self, failed};
 use super::state::Inspect;
+use super::wire::ToApi as _;
 use crate::node::Node;
 
 /// No divisor of what the broker does each 10 ms or second, so that this is not seen too often or never.
@@ -33,67 +38,131 @@ const HERTZ: Hertz = Hertz(199);
 /// How often samples are taken from the handler.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// The process of this node.
+/// The processes of this node and of the others.
 #[derive(Debug)]
-pub(super) struct OwnProfiles(pub(super) Arc<Inspect>);
+pub(super) struct NodeProfiles(pub(super) Arc<Inspect>);
 
-impl Profiles for OwnProfiles {
-    fn cpu(&self, node: NodeId, lasts: Duration) -> Asked<BoxFuture<'static, CpuProfile>> {
-        let inspect = Arc::clone(&self.0);
+impl NodeProfiles {
+    fn is_own(&self, node: NodeId) -> bool {
+        node == NodeId(self.0.node.store().node())
+    }
+}
+
+impl Profiles for NodeProfiles {
+    fn cpu(
+        &self,
+        node: NodeId,
+        lasts: Duration,
+    ) -> Asked<BoxFuture<'static, Result<CpuProfile, Problem>>> {
+        let (inspect, is_own) = (Arc::clone(&self.0), self.is_own(node));
         async move {
-            check(inspect.node.store().node(), node)?;
-            let begun = spawn_blocking(|| CpuSampling::begin(HERTZ)).await;
-            let sampling = begun.map_err(failed)?.map_err(|refused| match refused {
-                Refused::Busy => Problem::new(Kind::Conflict, refused),
-                Refused::System(error) => failed(error),
-            })?;
-            tracing::info!(seconds = lasts.as_secs(), "a CPU profile begins");
-            Ok(sample(inspect, sampling, lasts).boxed())
+            match is_own {
+                true => begin_cpu(&inspect, lasts).await,
+                false => asked_profiles::begin_there(inspect, node, lasts).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn with_functions(&self, mut profile: CpuProfile) -> BoxFuture<'static, CpuProfile> {
+        let functions = self.0.process.functions;
+        let readings = Arc::clone(&self.0.symbol_readings);
+        async move {
+            let place = readings.acquire_owned().await;
+            let place = place.expect("nobody closes this semaphore");
+            let asked = profile.clone();
+            let named = spawn_blocking(move || {
+                // It reads to the end when nobody waits for it any more, and keeps its place as long.
+                let _place = place;
+                functions(&asked)
+            });
+            match named.await {
+                Ok(named) => profile.functions = named,
+                Err(error) => tracing::warn!(%error, "the functions of a profile are not named"),
+            }
+            profile
         }
         .boxed()
     }
 
     fn memory(&self, node: NodeId) -> Asked<MemoryProfile> {
-        let inspect = Arc::clone(&self.0);
+        let (inspect, is_own) = (Arc::clone(&self.0), self.is_own(node));
         async move {
-            check(inspect.node.store().node(), node)?;
-            memory::profile(inspect).await
+            if is_own {
+                return memory::profile(inspect).await;
+            }
+            match asked_profiles::there(&inspect, node, ProfileQuestion::Memory).await? {
+                ProfileAnswer::Memory(profile) => Ok(profile.to_api()),
+                _ => Err(asked_profiles::other(node)),
+            }
         }
         .boxed()
     }
 
     fn threads(&self, node: NodeId) -> Asked<ThreadsUsage> {
-        let inspect = Arc::clone(&self.0);
+        let (inspect, is_own) = (Arc::clone(&self.0), self.is_own(node));
         async move {
-            check(inspect.node.store().node(), node)?;
-            let read = spawn_blocking(|| (Process::own().threads(), std::time::Instant::now()));
-            let (threads, at) = read.await.map_err(failed)?;
-            let threads = threads.map_err(failed)?.into_iter();
-            let uptime = at.duration_since(inspect.started);
-            Ok(ThreadsUsage {
-                node,
-                node_name: inspect.name.clone(),
-                uptime_us: us(uptime),
-                threads: threads.map(|thread| row(&inspect.node, thread)).collect(),
-            })
+            if is_own {
+                return threads_here(&inspect).await;
+            }
+            match asked_profiles::there(&inspect, node, ProfileQuestion::Threads).await? {
+                ProfileAnswer::Threads(usage) => Ok(usage.to_api()),
+                _ => Err(asked_profiles::other(node)),
+            }
         }
         .boxed()
     }
 }
 
-/// Whether the node is this one.
-fn check(own: u64, node: NodeId) -> Result<(), Problem> {
-    let own = NodeId(own);
-    if node == own {
-        return Ok(());
-    }
-    let why = format!(
-        "a node looks into its own process only: this is node {own}, and node {node} is to be asked at its own HTTP port"
-    );
-    Err(Problem::new(Kind::Conflict, why).with("node", own.to_string()))
+/// Begins a CPU profile of this process. What it gives is the profile, when the time is over; whoever drops it ends the profile.
+pub(super) async fn begin_cpu(
+    inspect: &Arc<Inspect>,
+    lasts: Duration,
+) -> Result<BoxFuture<'static, Result<CpuProfile, Problem>>, Problem> {
+    let begun = spawn_blocking(|| CpuSampling::begin(HERTZ)).await;
+    let sampling = begun.map_err(failed)?.map_err(|refused| match refused {
+        Refused::Busy => Problem::new(Kind::Conflict, refused),
+        Refused::System(error) => failed(error),
+    })?;
+    tracing::info!(seconds = lasts.as_secs(), "a CPU profile begins");
+    Ok(sample(Arc::clone(inspect), sampling, lasts).boxed())
 }
 
-async fn sample(inspect: Arc<Inspect>, mut sampling: CpuSampling, lasts: Duration) -> CpuProfile {
+/// What the threads of this process have used since they started, and had used up to a minute ago.
+pub(super) async fn threads_here(inspect: &Arc<Inspect>) -> Result<ThreadsUsage, Problem> {
+    let asked = Arc::clone(inspect);
+    let read = spawn_blocking(move || look_at_threads(&asked)).await;
+    let EarlierThreads { uptime_us, threads } = read.map_err(failed)?.map_err(failed)?;
+    Ok(ThreadsUsage {
+        node: NodeId(inspect.node.store().node()),
+        node_name: inspect.name.clone(),
+        uptime_us,
+        threads,
+        earlier: inspect.recent_threads.oldest(),
+    })
+}
+
+/// Keeps what the threads have used now for looks within the next minute. It reads files of the kernel.
+pub(super) fn record_threads(inspect: &Inspect) {
+    match look_at_threads(inspect) {
+        Ok(look) => inspect.recent_threads.record(look),
+        Err(error) => tracing::warn!(%error, "the threads of this process cannot be read"),
+    }
+}
+
+fn look_at_threads(inspect: &Inspect) -> io::Result<EarlierThreads> {
+    let threads = Process::own().threads()?.into_iter();
+    Ok(EarlierThreads {
+        uptime_us: us(inspect.started.elapsed()),
+        threads: threads.map(|thread| row(&inspect.node, thread)).collect(),
+    })
+}
+
+async fn sample(
+    inspect: Arc<Inspect>,
+    mut sampling: CpuSampling,
+    lasts: Duration,
+) -> Result<CpuProfile, Problem> {
     let cpu = || Process::own().cpu().unwrap_or_default();
     let before = cpu();
     let ends = Instant::now() + lasts;
@@ -103,7 +172,10 @@ async fn sample(inspect: Arc<Inspect>, mut sampling: CpuSampling, lasts: Duratio
     }
     let used = cpu() - before;
     let node = NodeId(inspect.node.store().node());
-    profile((node, inspect.name.clone()), sampling.end(), used.total())
+    let node = (node, inspect.name.clone());
+    // Thousands of stacks are not put in order where other nodes are answered.
+    let made = spawn_blocking(move || profile(node, sampling.end(), used.total()));
+    made.await.map_err(failed)
 }
 
 /// As the API says it.
@@ -147,6 +219,7 @@ fn profile(
         threads: threads.collect(),
         modules: modules.collect(),
         places,
+        functions: None,
         stacks,
     }
 }

@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admin::api::AllocatorBytes;
+use admin::api::{AllocatorBytes, CpuProfile};
 use config::Listing;
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 use telemetry::Counts;
 use tokio::sync::Semaphore;
 
+use super::asked_profiles::AskedProfile;
+use super::recent_threads::RecentThreads;
 use super::walks::Walks;
 use crate::alarms::Alarms;
 use crate::ban_file::BanFile;
@@ -30,8 +32,24 @@ const SCANS: usize = 2;
 /// What is left of a question's time when a node stops looking further.
 pub(super) const LEFT: Duration = Duration::from_millis(100);
 
-/// Asks the memory allocator of the process what it holds.
-pub type AllocatorFigures = fn() -> Option<AllocatorBytes>;
+/// What only the program knows of its process.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnProcess {
+    /// Asks the memory allocator what it holds; `None`: it says nothing.
+    pub allocator: fn() -> Option<AllocatorBytes>,
+    /// Names the function at each place of a profile, in their order. It reads files. `None`: the machine has no symbols of the
+    /// profile's build.
+    pub functions: fn(&CpuProfile) -> Option<Vec<String>>,
+}
+
+impl Default for OwnProcess {
+    fn default() -> Self {
+        Self {
+            allocator: || None,
+            functions: |_| None,
+        }
+    }
+}
 
 /// Asks and answers.
 pub(crate) struct Inspect {
@@ -56,10 +74,15 @@ pub(crate) struct Inspect {
     /// Of [`SCANS`].
     pub(super) scans: Semaphore,
     pub(super) walks: Walks,
-    /// Asks the memory allocator.
-    pub(super) allocator: AllocatorFigures,
+    pub(super) process: OwnProcess,
     /// One count of the memory at a time.
-    pub(super) memory_counts: Semaphore,
+    pub(super) memory_counts: Arc<Semaphore>,
+    /// Symbols are read for one profile after the other: each takes some MB.
+    pub(super) symbol_readings: Arc<Semaphore>,
+    /// What the threads had used in the last minute.
+    pub(super) recent_threads: RecentThreads,
+    /// The CPU profile that another node has asked for.
+    pub(super) asked_profile: Arc<AskedProfile>,
     /// Passwords of people are checked one after the other.
     pub(super) password_checks: Semaphore,
 }
@@ -79,8 +102,8 @@ pub(crate) struct About {
     pub(crate) outlets: Arc<Outlets>,
     /// What became of pushes to a collector of OpenTelemetry, if there are any.
     pub(crate) pushes: Option<Arc<Counts>>,
-    /// Asks the memory allocator of the process.
-    pub(crate) allocator: AllocatorFigures,
+    /// What only the program knows of its process.
+    pub(crate) process: OwnProcess,
 }
 
 impl fmt::Debug for Inspect {
@@ -103,7 +126,7 @@ impl Inspect {
             alarms,
             outlets,
             pushes,
-            allocator,
+            process,
         } = about;
         Arc::new(Self {
             registry: crate::metrics::registry(Arc::clone(node), &listeners, pushes, &outlets),
@@ -121,8 +144,11 @@ impl Inspect {
             answers: Semaphore::new(ANSWERS),
             scans: Semaphore::new(SCANS),
             walks: Walks::default(),
-            allocator,
-            memory_counts: Semaphore::new(1),
+            process,
+            memory_counts: Arc::new(Semaphore::new(1)),
+            symbol_readings: Arc::new(Semaphore::new(1)),
+            recent_threads: RecentThreads::default(),
+            asked_profile: Arc::default(),
             password_checks: Semaphore::new(1),
         })
     }

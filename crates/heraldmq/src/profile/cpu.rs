@@ -34,7 +34,7 @@ pub(super) struct CpuArguments {
     /// How long the node samples, 1 to 60 s.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=60), conflicts_with = "from")]
     seconds: u16,
-    /// The identifier or name of the node, which has to be the one that is asked; without it, that one.
+    /// The identifier or name of the node; the node that is asked passes the request on. Without it, that node.
     #[arg(long, value_name = "NODE", conflicts_with = "from")]
     node: Option<String>,
     /// The folder for cpu.svg and cpu.pb.gz; it is made if it is not there.

@@ -13,7 +13,7 @@ use crate::output::{fitted, print};
 pub(super) struct MemoryArguments {
     #[command(flatten)]
     port: HttpPort,
-    /// The identifier or name of the node, which has to be the one that is asked; without it, that one.
+    /// The identifier or name of the node; the node that is asked passes the request on. Without it, that node.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Print the answer of the broker, as JSON.

@@ -8,12 +8,15 @@ mod memory;
 mod pprof;
 mod stacks;
 mod symbols;
+mod tables;
 mod threads;
 
 use admin::cluster::ClusterStatus;
 
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
+
+pub(crate) use tables::functions;
 
 /// Look into the process of a running node: where its CPU time goes, what its threads do, and what takes its memory.
 #[derive(clap::Args)]

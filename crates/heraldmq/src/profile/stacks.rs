@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use admin::api::CpuProfile;
 
-use super::symbols::{Named, Symbols};
+use super::symbols::{Named, Symbols, place as place_of};
 use crate::failure::Failure;
 
 /// A stack of functions.
@@ -35,12 +35,7 @@ pub(super) struct Seen {
 pub(super) fn named(profile: &CpuProfile, symbols: &Symbols) -> Result<Vec<NamedStack>, Failure> {
     let wrong = || Failure::Runtime("the profile names a place or thread that is not in it".into());
     let places = profile.places.iter().map(|place| {
-        let (module, address) = place.split_once(':')?;
-        let address = u64::from_str_radix(address, 16).ok()?;
-        let module = match module {
-            "" => None,
-            module => Some(module.parse().ok()?),
-        };
+        let (module, address) = place_of(place)?;
         Some(symbols.at(profile, module, address))
     });
     let places: Option<Vec<Vec<Named>>> = places.collect();

@@ -51,15 +51,12 @@ impl Symbols {
                     check(given, module)?;
                     given.to_owned()
                 }
-                (is_program, _) => {
-                    let mut candidates = candidates(module).into_iter();
-                    match candidates.find(|file| has_symbols_of(file, module)) {
-                        Some(found) => found,
-                        None if is_program => return Err(missing(module)),
-                        // Libraries are named as a whole then.
-                        None => return Ok(None),
-                    }
-                }
+                (is_program, _) => match file_of(module) {
+                    Some(found) => found,
+                    None if is_program => return Err(missing(module)),
+                    // Libraries are named as a whole then.
+                    None => return Ok(None),
+                },
             };
             let loaded = Loader::new(&file);
             let loaded =
@@ -83,12 +80,33 @@ impl Symbols {
         if !found.is_empty() {
             return found;
         }
-        let module = module.and_then(|module| profile.modules.get(module));
-        let name = module.map_or("unknown", |module| {
-            module.path.rsplit('/').next().unwrap_or(&module.path)
-        });
-        vec![Named::of(&format!("[{name}]"))]
+        vec![Named::of(&as_a_whole(profile, module))]
     }
+}
+
+/// A place of a profile: the index of its module, and the address. `None`: it is none.
+pub(super) fn place(text: &str) -> Option<(Option<usize>, u64)> {
+    let (module, address) = text.split_once(':')?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    match module {
+        "" => Some((None, address)),
+        module => Some((Some(module.parse().ok()?), address)),
+    }
+}
+
+/// What stands for a function that is not known: the name of its file.
+pub(super) fn as_a_whole(profile: &CpuProfile, module: Option<usize>) -> String {
+    let module = module.and_then(|module| profile.modules.get(module));
+    let name = module.map_or("unknown", |module| {
+        module.path.rsplit('/').next().unwrap_or(&module.path)
+    });
+    format!("[{name}]")
+}
+
+/// The file of this machine that has the symbols of a module.
+pub(super) fn file_of(module: &ProfiledModule) -> Option<PathBuf> {
+    let mut candidates = candidates(module).into_iter();
+    candidates.find(|file| has_symbols_of(file, module))
 }
 
 fn functions(loader: &Loader, address: u64) -> Vec<Named> {
@@ -200,10 +218,32 @@ fn missing(module: &ProfiledModule) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use admin::api::Amount;
+    use admin::cluster::NodeId;
+
     use super::*;
 
-    fn own() -> ProfiledModule {
+    /// A profile of one module with these places.
+    pub(crate) fn profile_of(module: ProfiledModule, places: Vec<String>) -> CpuProfile {
+        CpuProfile {
+            node: NodeId(7),
+            node_name: "a".into(),
+            version: "1".into(),
+            hertz: Amount(199),
+            lasted_ms: Amount(1_000),
+            cpu_ms: Amount(0),
+            samples: Amount(0),
+            lost: Amount(0),
+            threads: Vec::new(),
+            modules: vec![module],
+            places,
+            functions: None,
+            stacks: Vec::new(),
+        }
+    }
+
+    pub(crate) fn own() -> ProfiledModule {
         let path = std::env::current_exe().unwrap();
         ProfiledModule {
             build_id: read(&path).unwrap().build_id,

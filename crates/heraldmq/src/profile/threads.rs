@@ -1,4 +1,4 @@
-//! `heraldmq profile threads`: two looks at what the threads have used, and the difference.
+//! `heraldmq profile threads`: what the threads had used at two moments, and the difference.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -13,17 +13,19 @@ use crate::http_port::{HttpPort, parse};
 use crate::output::{fitted, print};
 
 /// List what each thread of a node does: CPU time, waits for a core, wake-ups, and the longest turn of event loops.
+///
+/// Without --seconds, of the last 50 to 60 s, or since the node has started if that is less.
 #[derive(clap::Args)]
 pub(super) struct ThreadsArguments {
     #[command(flatten)]
     port: HttpPort,
-    /// For how long, 1 to 3600 s: the node is asked at the beginning and at the end.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=3600))]
-    seconds: u16,
-    /// The identifier or name of the node, which has to be the one that is asked; without it, that one.
+    /// From now on for so long, 1 to 3600 s: the node is asked at the beginning and at the end. Without it, of the last minute.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    seconds: Option<u16>,
+    /// The identifier or name of the node; the node that is asked passes the request on. Without it, that node.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Print the two answers of the broker, as JSON, each on a line.
+    /// Print the answer of the broker, as JSON; with --seconds both answers, each on a line.
     #[arg(long)]
     json: bool,
 }
@@ -32,13 +34,41 @@ pub(super) fn run(arguments: &ThreadsArguments) -> Result<(), Failure> {
     let port = &arguments.port;
     let path = path_of(port, arguments.node.as_ref(), "profile/threads")?;
     let first = port.get(&path)?;
-    thread::sleep(Duration::from_secs(arguments.seconds.into()));
+    let Some(seconds) = arguments.seconds else {
+        if arguments.json {
+            return print(&format!("{first}\n"));
+        }
+        let usage: ThreadsUsage = parse(&first)?;
+        return show(&before(&usage), &usage);
+    };
+    thread::sleep(Duration::from_secs(seconds.into()));
     let second = port.get(&path)?;
     if arguments.json {
         return print(&format!("{first}\n{second}\n"));
     }
-    let table = table(&parse(&first)?, &parse(&second)?);
-    print(&fitted(table, false).to_string())
+    show(&parse(&first)?, &parse(&second)?)
+}
+
+/// What the threads had used up to a minute before, or at the start: nothing.
+fn before(usage: &ThreadsUsage) -> ThreadsUsage {
+    let earlier = usage.earlier.clone();
+    let (uptime_us, threads) = earlier.map_or((Amount(0), Vec::new()), |earlier| {
+        (earlier.uptime_us, earlier.threads)
+    });
+    ThreadsUsage {
+        uptime_us,
+        threads,
+        earlier: None,
+        ..usage.clone()
+    }
+}
+
+fn show(first: &ThreadsUsage, second: &ThreadsUsage) -> Result<(), Failure> {
+    let lasted = difference(second.uptime_us, first.uptime_us) / 1e6;
+    print(&format!(
+        "In {lasted:.0} s:\n{}",
+        fitted(table(first, second), false)
+    ))
 }
 
 /// What each thread has used between two looks, those first that used most.
@@ -117,6 +147,7 @@ fn grown(now: &[TurnTimes], then: &[TurnTimes]) -> Vec<(Option<f64>, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use admin::api::EarlierThreads;
     use admin::cluster::NodeId;
 
     use super::*;
@@ -127,6 +158,7 @@ mod tests {
             node_name: "a".into(),
             uptime_us: Amount(uptime_us),
             threads,
+            earlier: None,
         }
     }
 
@@ -174,5 +206,17 @@ mod tests {
             ["heraldmq", "0.0 %", "0.0 %", "-", "-", "-"],
         ];
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn one_answer_shows_the_last_minute_or_the_time_since_the_start() {
+        let mut usage = look(100_000_000, vec![row(1, "loop-0", 30_000_000, None)]);
+        let cpu = |usage: &ThreadsUsage| table(&before(usage), usage).rows()[0][1].clone();
+        assert_eq!(cpu(&usage), "30.0 %");
+        usage.earlier = Some(EarlierThreads {
+            uptime_us: Amount(50_000_000),
+            threads: vec![row(1, "loop-0", 5_000_000, None)],
+        });
+        assert_eq!(cpu(&usage), "50.0 %");
     }
 }

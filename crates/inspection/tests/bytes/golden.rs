@@ -8,9 +8,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use inspection::{Answer, Asked, MessagesAnswer, MessagesQuestion, Question};
+use inspection::{
+    Answer, Asked, CpuProfile, MessagesAnswer, MessagesQuestion, ProfileAnswer, ProfileQuestion,
+    Question, Refusal, Unreadable,
+};
 
-use crate::samples::{answers, questions};
+use crate::samples::{answers, cpu_profile, questions};
 
 /// What a file has: a name, a tab, and the bytes, on each line.
 fn compare<T>(file: &str, samples: &[(&'static str, T)], encode: impl Fn(&T) -> Vec<u8>) {
@@ -60,6 +63,13 @@ fn answers_are_what_they_were() {
 }
 
 #[test]
+fn a_cpu_profile_is_read_from_its_text() {
+    let profile = cpu_profile();
+    assert_eq!(CpuProfile::decode(&profile.encode()), Ok(profile));
+    assert_eq!(CpuProfile::decode("{}"), Err(Unreadable::IllFormed));
+}
+
+#[test]
 fn each_question_and_each_answer_has_a_sample() {
     let asked: BTreeSet<&str> = questions().iter().map(|(_, of)| question(of)).collect();
     assert_eq!(asked.len(), QUESTIONS, "{asked:?}");
@@ -75,10 +85,10 @@ fn each_question_and_each_answer_has_a_sample() {
 }
 
 /// Arms of [`question`], without that of questions about messages, and with those of [`about_messages`].
-const QUESTIONS: usize = 36;
+const QUESTIONS: usize = 40;
 
 /// Arms of [`answer`], as [`QUESTIONS`].
-const ANSWERS: usize = 38;
+const ANSWERS: usize = 44;
 
 fn question(question: &Question) -> &'static str {
     match question {
@@ -104,6 +114,7 @@ fn question(question: &Question) -> &'static str {
         Question::ApiSession(_) => "api_session",
         Question::Acl(_) => "acl",
         Question::Change(_) => "change",
+        Question::Profile(question) => about_the_process(question),
     }
 }
 
@@ -150,9 +161,30 @@ fn answer(answer: &Answer) -> &'static str {
         Answer::ApiSession(_) => "api_session",
         Answer::Acl(_) => "acl",
         Answer::Change(_) => "change",
+        Answer::Profile(answer) => of_the_process(answer),
         Answer::Busy => "busy",
         Answer::Failed => "failed",
         Answer::NotKnown => "not_known",
+    }
+}
+
+fn about_the_process(question: &ProfileQuestion) -> &'static str {
+    match question {
+        ProfileQuestion::Threads => "profile.threads",
+        ProfileQuestion::Memory => "profile.memory",
+        ProfileQuestion::BeginCpu { .. } => "profile.begin_cpu",
+        ProfileQuestion::Cpu { .. } => "profile.cpu",
+    }
+}
+
+fn of_the_process(answer: &Result<ProfileAnswer, Refusal>) -> &'static str {
+    match answer {
+        Ok(ProfileAnswer::Threads(_)) => "profile.threads",
+        Ok(ProfileAnswer::Memory(_)) => "profile.memory",
+        Ok(ProfileAnswer::CpuBegun { .. }) => "profile.cpu_begun",
+        Ok(ProfileAnswer::CpuGoesOn) => "profile.cpu_goes_on",
+        Ok(ProfileAnswer::Cpu { .. }) => "profile.cpu_part",
+        Err(_) => "profile.refused",
     }
 }
 

@@ -399,6 +399,22 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
             "change.evict",
             Question::Change(NodeCommand::Evict { force: true }),
         ),
+        (
+            "profile.threads",
+            Question::Profile(ProfileQuestion::Threads),
+        ),
+        ("profile.memory", Question::Profile(ProfileQuestion::Memory)),
+        (
+            "profile.begin_cpu",
+            Question::Profile(ProfileQuestion::BeginCpu { seconds: 10 }),
+        ),
+        (
+            "profile.cpu",
+            Question::Profile(ProfileQuestion::Cpu {
+                profile: Amount(7),
+                from: Amount(524_288),
+            }),
+        ),
     ]
 }
 
@@ -1517,10 +1533,159 @@ fn answers_about_messages() -> Vec<(&'static str, Answer)> {
     ]
 }
 
+/// A profile, whose text is sent in parts.
+pub(super) fn cpu_profile() -> CpuProfile {
+    CpuProfile {
+        node: node(),
+        node_name: text("n1"),
+        version: text("0.1.0"),
+        hertz: Amount(199),
+        lasted_ms: Amount(10_001),
+        cpu_ms: Amount(2_500),
+        samples: Amount(3),
+        lost: Amount(1),
+        threads: vec![ProfiledThread {
+            id: Amount(71),
+            name: text("loop-0"),
+        }],
+        modules: vec![
+            ProfiledModule {
+                path: text("/usr/bin/heraldmq"),
+                build_id: some("ab12"),
+                is_program: true,
+            },
+            ProfiledModule {
+                path: text("[vdso]"),
+                build_id: None,
+                is_program: false,
+            },
+        ],
+        places: vec![text("0:1a2b"), text(":7f00")],
+        stacks: vec![ProfiledStack {
+            thread: 0,
+            count: Amount(3),
+            places: vec![1, 0],
+        }],
+    }
+}
+
+fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
+    let profile = |answer| Answer::Profile(Ok(answer));
+    let thread = ThreadUsageRow {
+        id: Amount(71),
+        name: text("loop-0"),
+        cpu_us: Amount(1_000),
+        system_us: Amount(100),
+        no_core_us: Some(Amount(10)),
+        wake_ups: Some(Amount(5)),
+        turns: Some(vec![
+            TurnTimes {
+                up_to_ms: Some(0.5),
+                count: Amount(7),
+            },
+            TurnTimes {
+                up_to_ms: None,
+                count: Amount(1),
+            },
+        ]),
+    };
+    let memory = MemoryProfile {
+        node: node(),
+        node_name: text("n1"),
+        resident_bytes: Amount(1_000_000),
+        allocator: Some(AllocatorBytes {
+            allocated: Amount(1),
+            active: Amount(2),
+            metadata: Amount(3),
+            resident: Amount(4),
+            retained: Amount(5),
+        }),
+        structures: vec![
+            MemoryRow {
+                structure: text("retained_messages"),
+                count: Some(Amount(2)),
+                bytes: 500,
+                how: MemoryKnown::Counted,
+            },
+            MemoryRow {
+                structure: text("connections"),
+                count: Some(Amount(1)),
+                bytes: 100,
+                how: MemoryKnown::Estimated,
+            },
+            MemoryRow {
+                structure: text("not_accounted_for"),
+                count: None,
+                bytes: -20,
+                how: MemoryKnown::Remainder,
+            },
+        ],
+    };
+    vec![
+        (
+            "profile.threads",
+            profile(ProfileAnswer::Threads(ThreadsUsage {
+                node: node(),
+                node_name: text("n1"),
+                uptime_us: Amount(9_000_000),
+                threads: vec![thread.clone()],
+                earlier: Some(EarlierThreads {
+                    uptime_us: Amount(8_000_000),
+                    threads: vec![thread.clone()],
+                }),
+            })),
+        ),
+        (
+            "profile.threads.least",
+            profile(ProfileAnswer::Threads(ThreadsUsage {
+                node: node(),
+                node_name: String::new(),
+                uptime_us: Amount(0),
+                threads: vec![ThreadUsageRow {
+                    no_core_us: None,
+                    wake_ups: None,
+                    turns: None,
+                    ..thread
+                }],
+                earlier: None,
+            })),
+        ),
+        (
+            "profile.memory",
+            profile(ProfileAnswer::Memory(memory.clone())),
+        ),
+        (
+            "profile.memory.least",
+            profile(ProfileAnswer::Memory(MemoryProfile {
+                allocator: None,
+                structures: Vec::new(),
+                ..memory
+            })),
+        ),
+        (
+            "profile.cpu_begun",
+            profile(ProfileAnswer::CpuBegun { profile: Amount(7) }),
+        ),
+        ("profile.cpu_goes_on", profile(ProfileAnswer::CpuGoesOn)),
+        (
+            "profile.cpu_part",
+            profile(ProfileAnswer::Cpu {
+                text: cpu_profile().encode(),
+                more: true,
+            }),
+        ),
+        (
+            "profile.refused",
+            Answer::Profile(Err(Refusal::Conflict(text("it is being counted already")))),
+        ),
+    ]
+}
+
 /// Each answer, as [`questions`].
 pub(super) fn answers() -> Vec<(&'static str, Answer)> {
     let mut all = answers_about_nodes();
     all.extend(answers_about_clients());
     all.extend(answers_about_messages());
+    all.extend(answers_about_the_process());
     all
 }

@@ -667,7 +667,11 @@ impl Outlets for Idle {
 }
 
 impl Profiles for Idle {
-    fn cpu(&self, node: NodeId, lasts: Duration) -> Asked<BoxFuture<'static, CpuProfile>> {
+    fn cpu(
+        &self,
+        node: NodeId,
+        lasts: Duration,
+    ) -> Asked<BoxFuture<'static, Result<CpuProfile, Problem>>> {
         let profile = CpuProfile {
             node,
             node_name: "n7".to_owned(),
@@ -680,9 +684,15 @@ impl Profiles for Idle {
             threads: Vec::new(),
             modules: Vec::new(),
             places: Vec::new(),
+            functions: None,
             stacks: Vec::new(),
         };
-        async move { Ok(async move { profile }.boxed()) }.boxed()
+        async move { Ok(async move { Ok(profile) }.boxed()) }.boxed()
+    }
+
+    fn with_functions(&self, mut profile: CpuProfile) -> BoxFuture<'static, CpuProfile> {
+        profile.functions = Some(Vec::new());
+        async move { profile }.boxed()
     }
 
     fn memory(&self, node: NodeId) -> Asked<MemoryProfile> {
@@ -702,6 +712,7 @@ impl Profiles for Idle {
             node_name: "n7".to_owned(),
             uptime_us: Amount(0),
             threads: Vec::new(),
+            earlier: None,
         };
         async move { Ok(usage) }.boxed()
     }

@@ -67,7 +67,7 @@ macro_rules! plain {
     )* };
 }
 
-plain!(bool, u8, u16, u32, u64, f64, String);
+plain!(bool, u8, u16, u32, u64, usize, i64, f64, String);
 
 impl<T: ToApi> ToApi for Option<T> {
     type Api = Option<T::Api>;

@@ -36,6 +36,7 @@ macro_rules! enums {
 }
 
 structs! {
+    api::AllocatorBytes { allocated, active, metadata, resident, retained }
     api::Alarm { name, node, node_name, subject, detail, since, until }
     api::BusyClient { client_id, node, node_name, rates, delay_mean_ms, delay_max_ms }
     api::BusyRates { messages_per_s, bytes_per_s, uncounted_per_s }
@@ -59,6 +60,7 @@ structs! {
     api::Departure { at, node, node_name, reason, address }
     api::DrainProgress { clients_left, shards_left }
     api::DropRow { at, node, node_name, role, client_id, topic, reason, qos, bytes }
+    api::EarlierThreads { uptime_us, threads }
     api::Event {
         kind, at, node, node_name, seq, client_id, user, address, reason, topic, count, detail,
         subject,
@@ -72,6 +74,9 @@ structs! {
     }
     api::Gone { client_id, node, address, disconnected, session_ended }
     api::HolderRow { node, node_name, subscriber, durable, publisher, times, last }
+    api::ProfiledModule { path, build_id, is_program }
+    api::ProfiledStack { thread, count, places }
+    api::ProfiledThread { id, name }
     api::PublisherHold { reason, option, limit, subscriber, since, share_percent }
     api::ListenerCertificate { subject, issuer, names, not_before, not_after }
     api::ListenerRow {
@@ -79,6 +84,8 @@ structs! {
         certificate,
     }
     api::MatchCounts { delivered, queued, dropped, groups }
+    api::MemoryProfile { node, node_name, resident_bytes, allocator, structures }
+    api::MemoryRow { structure, count, bytes, how }
     api::Message {
         topic, qos, payload, encoding, payload_bytes, expires_at, payload_is_utf8, content_type,
         response_topic, correlation_data, user_properties,
@@ -113,6 +120,9 @@ structs! {
         node, node_name,
     }
     api::SubscriptionsOf { count, first }
+    api::ThreadUsageRow { id, name, cpu_us, system_us, no_core_us, wake_ups, turns }
+    api::ThreadsUsage { node, node_name, uptime_us, threads, earlier }
+    api::TurnTimes { up_to_ms, count }
     api::UserProperty { name, value }
     api::Verdict { may, by, line }
     api::WatchedClient { node, since_ms, messages_in, bytes_in, messages_out, bytes_out }
@@ -134,6 +144,7 @@ enums! {
         BytesPerSecond, PublishesPerSecond, Memory, Store, OtherNodes, SubscriberQueue,
         DurableQueues, ManyReceivers, UnreadAnswers, Other,
     }
+    api::MemoryKnown { Counted, Estimated, Remainder }
     api::Outcome { Delivered, Queued, Dropped, OneOf }
     api::SubjectState { Joining, Up, Draining, Leaving, Stopping, Silent, Down, Gone, Other }
     api::WaitsFor { ReceiveMaximum, PacketIdentifiers }
@@ -188,6 +199,51 @@ impl ToApi for inspection::GroupMember {
             node_name,
             waiting,
             in_flight,
+        }
+    }
+}
+
+impl ToApi for inspection::Amount {
+    type Api = api::Amount;
+
+    fn to_api(self) -> Self::Api {
+        api::Amount(self.0)
+    }
+}
+
+/// Functions are named by the node that is asked first.
+impl ToApi for inspection::CpuProfile {
+    type Api = api::CpuProfile;
+
+    fn to_api(self) -> Self::Api {
+        let Self {
+            node,
+            node_name,
+            version,
+            hertz,
+            lasted_ms,
+            cpu_ms,
+            samples,
+            lost,
+            threads,
+            modules,
+            places,
+            stacks,
+        } = self;
+        api::CpuProfile {
+            node: node.to_api(),
+            node_name,
+            version,
+            hertz: hertz.to_api(),
+            lasted_ms: lasted_ms.to_api(),
+            cpu_ms: cpu_ms.to_api(),
+            samples: samples.to_api(),
+            lost: lost.to_api(),
+            threads: threads.to_api(),
+            modules: modules.to_api(),
+            places,
+            functions: None,
+            stacks: stacks.to_api(),
         }
     }
 }

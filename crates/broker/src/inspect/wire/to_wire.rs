@@ -36,16 +36,26 @@ macro_rules! enums {
 }
 
 structs! {
+    api::AllocatorBytes { allocated, active, metadata, resident, retained }
     api::Counts {
         connections, sessions, subscriptions, retained_messages, queued_messages, queued_bytes,
         messages_in, messages_out, bytes_in, bytes_out, connects, connects_refused, dropped,
         unmatched, retained_expired, retained_removed,
     }
+    api::EarlierThreads { uptime_us, threads }
     api::EventSubject { node, node_name, state }
+    api::MemoryProfile { node, node_name, resident_bytes, allocator, structures }
+    api::MemoryRow { structure, count, bytes, how }
     api::NewSubscription {
         filter, qos, no_local, retain_as_published, retain_handling, identifier,
     }
+    api::ProfiledModule { path, build_id, is_program }
+    api::ProfiledStack { thread, count, places }
+    api::ProfiledThread { id, name }
     api::ShardName { store, shard }
+    api::ThreadUsageRow { id, name, cpu_us, system_us, no_core_us, wake_ups, turns }
+    api::ThreadsUsage { node, node_name, uptime_us, threads, earlier }
+    api::TurnTimes { up_to_ms, count }
     admin::LoginSession { user, role, csrf_token, ends_at }
 }
 
@@ -59,6 +69,7 @@ enums! {
         AlarmCleared, NodeState, ShardLeader, ShardSplit, ShardMoved, RightDenied, ApiChange,
         SubscriptionAdded, SubscriptionRemoved, SessionBegun, SessionEnded, Other,
     }
+    api::MemoryKnown { Counted, Estimated, Remainder }
     api::QueueOrder { Messages, Bytes, Age }
     api::SubjectState { Joining, Up, Draining, Leaving, Stopping, Silent, Down, Gone, Other }
     admin::Role { Viewer, Operator, Administrator }
@@ -70,6 +81,51 @@ impl ToWire for cluster::NodeId {
 
     fn to_wire(self) -> Self::Wire {
         inspection::NodeId(self.0)
+    }
+}
+
+impl ToWire for api::Amount {
+    type Wire = inspection::Amount;
+
+    fn to_wire(self) -> Self::Wire {
+        inspection::Amount(self.0)
+    }
+}
+
+/// Functions are named by the node that is asked first.
+impl ToWire for api::CpuProfile {
+    type Wire = inspection::CpuProfile;
+
+    fn to_wire(self) -> Self::Wire {
+        let Self {
+            node,
+            node_name,
+            version,
+            hertz,
+            lasted_ms,
+            cpu_ms,
+            samples,
+            lost,
+            threads,
+            modules,
+            places,
+            functions: _,
+            stacks,
+        } = self;
+        inspection::CpuProfile {
+            node: node.to_wire(),
+            node_name,
+            version,
+            hertz: hertz.to_wire(),
+            lasted_ms: lasted_ms.to_wire(),
+            cpu_ms: cpu_ms.to_wire(),
+            samples: samples.to_wire(),
+            lost: lost.to_wire(),
+            threads: threads.to_wire(),
+            modules: modules.to_wire(),
+            places,
+            stacks: stacks.to_wire(),
+        }
     }
 }
 
