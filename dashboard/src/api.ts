@@ -73,42 +73,46 @@ export async function sessionBegins<Answer>(request: () => Promise<Answer>): Pro
   }
 }
 
-export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal): Promise<Answer> {
-  return (await send<Answer>(method, path, { body, abort })).answer;
+/** `limitMs`: how long an answer may take. */
+export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal, limitMs?: number): Promise<Answer> {
+  return (await send<Answer>(method, path, { body, abort, ...(limitMs === undefined ? {} : { limitMs }) })).answer;
 }
 
 interface Sent {
   body?: unknown;
   abort?: AbortSignal | undefined;
   headers?: Record<string, string>;
+  /** How long the answer may take. */
+  limitMs?: number;
 }
 
 /** The same with headers, and with those of the answer. */
-export async function send<Answer>(method: string, path: string, { body, abort, headers: more }: Sent = {}, again = true): Promise<{ answer: Answer; headers: Headers }> {
+export async function send<Answer>(method: string, path: string, { body, abort, headers: more, limitMs = 10_000 }: Sent = {}, again = true): Promise<{ answer: Answer; headers: Headers }> {
   const isLogin = path.startsWith("/login");
   if (method !== "GET" && !isLogin) await whoIsKnown;
   const token = csrfToken.value;
   const headers: Record<string, string> = { Accept: "application/json", ...more };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET" && token) headers["X-CSRF-Token"] = token;
-  let answer: Response;
+  let answer: Response, text: string;
   try {
-    const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", signal: abort ? AbortSignal.any([abort, AbortSignal.timeout(10_000)]) : AbortSignal.timeout(10_000) };
+    const limit = AbortSignal.timeout(limitMs);
+    const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", signal: abort ? AbortSignal.any([abort, limit]) : limit };
     if (body !== undefined) init.body = JSON.stringify(body);
     answer = await fetch(apiUrl(path), init);
+    text = await answer.text();
   } catch (error) {
     if (abort?.aborted) throw error;
     throw new ApiError(silent(method));
   }
   if (answer.ok) usedAt.value = Date.now();
   if (answer.status === 204) return { answer: null as Answer, headers: answer.headers };
-  const text = await answer.text();
   if (answer.ok) return { answer: JSON.parse(text) as Answer, headers: answer.headers };
   const problem = asProblem(answer.status, text);
   if (again && method !== "GET" && problem.type.endsWith(":csrf")) {
     // Another tab has signed in since: the cookie is that of a new session, and the token is not. Nothing was done yet.
     // Somebody else may have: what was asked for is not done in another name.
-    if (await whoAsks.lookAgain()) return send(method, path, { body, abort, ...(more ? { headers: more } : {}) }, false);
+    if (await whoAsks.lookAgain()) return send(method, path, { body, abort, limitMs, ...(more ? { headers: more } : {}) }, false);
   }
   if (problem["reason"] === "password_change") whoAsks.hasToChange();
   // A wrong password ends no session, and a refusal of the session of before says nothing of the one that has begun since.

@@ -14,6 +14,7 @@ import { Nodes } from "./pages/nodes";
 import { Outlets } from "./pages/outlets";
 import { Overview } from "./pages/overview";
 import { PeoplePage } from "./pages/people";
+import { ProfilePage } from "./pages/profile";
 import { Queues } from "./pages/queues";
 import { Retained } from "./pages/retained";
 import { Settings } from "./pages/settings";
@@ -52,6 +53,7 @@ export const pages: PageEntry[] = [
   { page: "people", title: "People & keys", group: "Access", show: PeoplePage, key: "p" },
   { page: "audit", title: "Audit", group: "Access", show: AuditPage, key: "l" },
   { page: "nodes", title: "Nodes", group: "Cluster", show: Nodes, key: "n" },
+  { page: "profile", title: "Profile", group: "Cluster", show: ProfilePage, within: "nodes" },
   { page: "shards", title: "Shards", group: "Cluster", show: Shards, key: "h" },
   { page: "listeners", title: "Listeners", group: "Cluster", show: Listeners },
   { page: "settings", title: "Settings", group: "Cluster", show: Settings },

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
+import { gunzipSync } from "node:zlib";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 // @ts-expect-error: plain JavaScript
 import { open, watch } from "../dev/browser.mjs";
@@ -72,7 +73,7 @@ const until = (page: Page, selector: string, timeout = 60_000) => page.waitForSe
 
 const everyPage = ["overview", "alarms", "clients", "client?id=telemetry-hub", "client?id=telemetry-hub&tab=queue", "client?id=telemetry-hub&tab=drops", "client?id=telemetry-hub&tab=rights",
   "client?id=telemetry-hub&tab=events", "client?id=nobody", "queues", "top", "top?by=bytes", "drops", "drops?by=client", "drops?by=topic", "events", "events?kind=cluster&from=5m", "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-1", "subscriptions", "shared-groups", "shared-groups?group=%24share%2Fetl%2Fplant%2F%2B%2Ftemperature",
-  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "outlets", "shards", "listeners", "settings", "bans", "access", "access?tab=groups", "access?tab=rules", "user?id=nobody", "audit", "nowhere"];
+  "retained?topic=plant/3/config", "retained?filter=plant/%2B/config", "nodes", "profile", "outlets", "shards", "listeners", "settings", "bans", "access", "access?tab=groups", "access?tab=rules", "user?id=nobody", "audit", "nowhere"];
 
 /** What axe finds on the page as it is. */
 const found = (page: Page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
@@ -127,6 +128,45 @@ test("the busiest clients and topics are named, and lead to their pages", () => 
   await until(page, "main nav.tabs, main .tabs");
   assert.ok(first && page.url().includes("#/client?id="));
 }));
+
+test("another node is profiled: its threads, its memory, and its functions, which can be saved", () => at("#/nodes", async (page) => {
+  await page.click('table[aria-label="Nodes"] tbody a >> text=mq-2');
+  await page.click("main a >> text=Profile");
+  await page.waitForFunction(() => document.querySelector("h1")?.innerText === "Profile of mq-2");
+  await until(page, 'table[aria-label="Threads"] tbody th >> text=loop-0');
+  await until(page, "main .answer >> text=/^In the last [0-9]+ s, [0-9]+ threads used .*; the longest turn of a loop was one of loop-/");
+  await page.click('button:text-is("Count")');
+  await until(page, 'table[aria-label="Memory by structure"] tbody th >> text=program files');
+  await until(page, "main >> text=The rows together are the resident memory.");
+  await page.selectOption("main select", "10");
+  await page.click('button:text-is("Start")');
+  await until(page, "main >> text=/The node samples for [0-9]+ s more/");
+  // It takes longer than other answers may.
+  await until(page, ".flames svg g");
+  await until(page, 'table[aria-label="Functions"] tbody tr');
+  assert.deepEqual(await found(page), []);
+  const saved = async (name: string) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click(`button:text-is("Save ${name}")`)]);
+    assert.equal(download.suggestedFilename(), name);
+    return readFileSync((await download.path())!);
+  };
+  const svg = (await saved("cpu.svg")).toString();
+  assert.ok(svg.startsWith("<svg ") && svg.includes("<title>loop-0 ("), svg.slice(0, 400));
+  assert.match(gunzipSync(await saved("cpu.pb.gz")).toString("latin1"), /nanoseconds[^]*loop-0/);
+  assert.ok(JSON.parse((await saved("cpu.json")).toString()).places.length > 0);
+}));
+
+test("who is no administrator is told so on the page of a profile, and finds no link to it", async () => {
+  await at("#/profile", async (page) => {
+    await until(page, "main .answer >> text=Only administrators look into the process of a node; you are an operator.");
+    assert.equal(await page.locator("main table, main select").count(), 0);
+  }, { role: "operator" });
+  await at("#/nodes", async (page) => {
+    await page.click('table[aria-label="Nodes"] tbody a >> text=mq-2');
+    await until(page, "main .checks");
+    assert.equal(await page.locator("main a >> text=Profile").count(), 0);
+  }, { role: "operator" });
+});
 
 test("a shared group leads to its members, and they to their pages", () => at("#/shared-groups", async (page) => {
   await page.click('table[aria-label="Shared groups"] a >> text=etl');

@@ -9,6 +9,7 @@ import { bytes, count, duration, plural, share, unknown, visible } from "../form
 import { Failed, Head, isStale } from "../notices";
 import { usePolled } from "../poll";
 import { link, route } from "../route";
+import { may } from "../session";
 import { Table } from "../table";
 import { State } from "../text";
 import { useHistory } from "../usehistory";
@@ -99,6 +100,7 @@ function Checks({ row, shards, partial }: { row: NodeRow; shards: ShardRow[]; pa
   return (
     <>
       <h2 class="section-title">Health of {visible(row.node_name)} <span class="soft foreign">{row.node}{row.address !== null && ` at ${row.address}`}</span></h2>
+      {may("administrator") && <p class="in-place"><a href={link("profile", { id: row.node })}>Profile</a> <span class="soft">what its threads do, and what takes its memory and CPU time</span></p>}
       <ul class="checks">{checks.map(([good, text]) => <li key={text}><State is={good === null ? "away" : good ? "delivered" : "silent"} say={text} /></li>)}</ul>
     </>
   );
