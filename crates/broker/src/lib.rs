@@ -108,7 +108,7 @@ use descriptors::Shares;
 use disk_space::DiskSpace;
 use drain::Drain;
 use http_tls::HttpTls;
-use inspect::{About, Answering, Asking, Inspect, record_history, tell_changes};
+use inspect::{About, Answering, Asking, Inspect, OutletRim, record_history, tell_changes};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
 use own_connections::OwnConnections;
@@ -1015,6 +1015,7 @@ async fn beside_loops(
     exporter: Option<Arc<Exporter>>,
 ) {
     let pushed = Arc::clone(&inspect);
+    let rim = OutletRim(Arc::clone(&inspect));
     tokio::select! {
         () = record_history(Arc::clone(&inspect)) => {}
         () = tell_changes(inspect) => {}
@@ -1028,8 +1029,8 @@ async fn beside_loops(
         () = rules_of_all::run(&node) => {}
         () = audit_sending::run(&node) => {}
         () = otlp::run(exporter, &pushed) => {}
-        () = pushed.outlets.run(&pushed) => {}
-        () = pushed.outlets.tell_events(&pushed) => {}
+        () = outlets::run(&pushed.outlets, &rim) => {}
+        () = outlets::tell_events(&pushed.outlets, &rim) => {}
     }
 }
 

@@ -39,19 +39,19 @@ use crate::outlets::{OutletCollector, Outlets};
 use crate::process_metrics::ProcessCollector;
 use crate::queue_metrics::encode_queues;
 
-/// The registry of a node, and of its pushes to OpenTelemetry if it makes any, for the text format of Prometheus (OpenMetrics).
+/// The registry of a node, of its outlets, and of its pushes to OpenTelemetry if it makes any, for the text format of Prometheus (OpenMetrics).
 pub(crate) fn registry(
     node: Arc<Node>,
     listeners: &[Listening],
     pushes: Option<Arc<Counts>>,
-    outlets: &Arc<Outlets>,
+    outlets: Option<Arc<Outlets>>,
 ) -> Registry {
     let mut registry = Registry::default();
     let own = registry.sub_registry_with_prefix("heraldmq");
     own.register_collector(Box::new(NodeCollector(Arc::clone(&node))));
     own.register_collector(Box::new(CertificateCollector::new(listeners)));
     own.register_collector(Box::new(PushCollector(pushes)));
-    own.register_collector(Box::new(OutletCollector(Arc::clone(outlets))));
+    own.register_collector(Box::new(OutletCollector(outlets)));
     let process = registry.sub_registry_with_prefix("process");
     process.register_collector(Box::new(ProcessCollector(node)));
     registry
@@ -1269,7 +1269,7 @@ mod tests {
             Clock::start(),
             (authentication, Arc::default()),
             crate::audit_notes::AuditNotes::open(folder.path()),
-            (Box::default(), 0),
+            Box::default(),
             crate::disk_space::DiskSpace::new(std::path::PathBuf::new()),
             (2, shares),
         );
@@ -1288,7 +1288,7 @@ mod tests {
             certificate: Arc::new(RwLock::new(Some(facts))),
         };
         let node = Arc::new(Node::new(options, process));
-        text(&registry(node, &[listening], None)).unwrap()
+        text(&registry(node, &[listening], None, None)).unwrap()
     }
 
     fn page() -> String {

@@ -7,8 +7,14 @@ use config::{HttpBody, HttpMethod, OutletConfig};
 use outlet::{BatchLimits, Milliseconds, Options};
 use serde::{Deserialize, Serialize};
 
+use crate::report::Size;
+
 /// Before the kind of an event in the topic of its message.
 pub const EVENTS: &str = "$hmq/event/";
+
+/// Messages of a batch at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MessageCount(pub u32);
 
 /// An outlet, as the configuration has it. Secrets are named by their files, which the process reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -21,20 +27,20 @@ pub struct Definition {
     pub filters: Vec<String>,
     /// Filters that the session may have from before, and that end if they are not among these.
     pub former_filters: Vec<String>,
-    /// How long the session stays without a connection, in s.
-    pub keep_s: u32,
+    /// How long the session stays without a connection.
+    pub keep: Duration,
     /// Whether it begins with the retained messages.
     pub retained: bool,
     /// What takes the messages.
     pub target: TargetDefinition,
     /// Messages of a batch.
-    pub batch_messages: u32,
+    pub batch_messages: MessageCount,
     /// Bytes of a batch.
-    pub batch_bytes: u64,
+    pub batch_bytes: Size,
     /// How long a batch waits for more.
     pub linger: Duration,
     /// Bytes that are read ahead.
-    pub memory: u64,
+    pub memory: Size,
     /// How long a batch is tried; `None`: for ever.
     pub give_up: Option<Duration>,
     /// Where dead letters are published.
@@ -129,13 +135,13 @@ impl Definition {
             cluster: String::new(),
             filters: filters(outlet),
             former_filters: Vec::new(),
-            keep_s: u32::try_from(outlet.source.keep.as_secs()).unwrap_or(u32::MAX - 1),
+            keep: outlet.source.keep,
             retained: outlet.source.retained,
             target,
-            batch_messages: if is_raw { 1 } else { batch.messages },
-            batch_bytes: batch.bytes,
+            batch_messages: MessageCount(if is_raw { 1 } else { batch.messages }),
+            batch_bytes: Size(batch.bytes),
             linger: batch.linger,
-            memory: outlet.memory,
+            memory: Size(outlet.memory),
             give_up: outlet
                 .give_up
                 .map(|seconds| Duration::from_secs(seconds.get().into())),
@@ -152,10 +158,10 @@ impl Definition {
 
     /// What its pump is told.
     pub(crate) fn options(&self) -> Options {
-        let in_memory = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let in_memory = |Size(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX);
         Options {
             batch: BatchLimits {
-                messages: self.batch_messages as usize,
+                messages: self.batch_messages.0 as usize,
                 bytes: in_memory(self.batch_bytes),
                 linger: milliseconds(self.linger),
             },

@@ -11,6 +11,7 @@
 //! Where to read next: `worker.rs`.
 
 mod definition;
+mod epoch;
 mod link;
 mod record;
 mod report;
@@ -20,7 +21,8 @@ mod targets;
 mod worker;
 
 pub use definition::{
-    BodyForm, Definition, EVENTS, HttpDefinition, MqttDefinition, TargetDefinition, client_id,
+    BodyForm, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition, TargetDefinition,
+    client_id,
 };
-pub use report::{Command, Doing, Report};
+pub use report::{Command, Count, Doing, Micros, Report, Size, UnixMs};
 pub use worker::{Ended, check, probe, process, run};

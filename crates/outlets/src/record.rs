@@ -110,8 +110,14 @@ mod tests {
     fn a_payload_is_json_text_or_base64() {
         // A number that no f64 has keeps its digits.
         assert_eq!(written(b"{\"n\": 1.10}"), r#""json":{"n": 1.10}}"#);
-        assert_eq!(written(b"123456789012345678901"), r#""json":123456789012345678901}"#);
-        assert_eq!(written(b"plain \"text\"\n"), r#""text":"plain \"text\"\n"}"#);
+        assert_eq!(
+            written(b"123456789012345678901"),
+            r#""json":123456789012345678901}"#
+        );
+        assert_eq!(
+            written(b"plain \"text\"\n"),
+            r#""text":"plain \"text\"\n"}"#
+        );
         assert_eq!(written(b""), r#""text":""}"#);
         assert_eq!(written(b"\xff"), r#""base64":"/w=="}"#);
         // JSON over several lines would not be one record.

@@ -4,6 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::definition::Definition;
 
+/// Messages, attempts or batches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Count(pub u64);
+
+/// Bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Size(pub u64);
+
+/// A span of time in µs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Micros(pub u64);
+
+/// Unix time in ms.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct UnixMs(pub u64);
+
 /// From the node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
@@ -39,6 +55,22 @@ pub enum Doing {
     Fenced,
 }
 
+impl std::ops::Add for Count {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self(self.0 + more.0)
+    }
+}
+
+impl std::ops::Add for Micros {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self(self.0 + more.0)
+    }
+}
+
 impl Doing {
     /// All of them.
     pub const ALL: [Self; 6] = [
@@ -70,33 +102,33 @@ pub struct Report {
     /// What it does.
     pub doing: Doing,
     /// Number of the present attempt, from 1; 0: none is made.
-    pub attempt: u32,
+    pub attempt: Count,
     /// Why the last attempt failed; `None`: it did not.
     pub last_error: Option<String>,
     /// Messages that the target has taken.
-    pub delivered: u64,
+    pub delivered: Count,
     /// Messages that the target had already.
-    pub left_out: u64,
+    pub left_out: Count,
     /// Attempts that failed.
-    pub retries: u64,
+    pub retries: Count,
     /// Messages that became dead letters.
-    pub dead: u64,
+    pub dead: Count,
     /// Dead letters that nobody subscribes to.
-    pub unclaimed: u64,
+    pub unclaimed: Count,
     /// Messages that were refused and dropped, as there is no topic for dead letters.
-    pub refused: u64,
+    pub refused: Count,
     /// Messages that were dropped as they went in a circle of brokers; `delivered` counts them, too.
-    pub looped: u64,
+    pub looped: Count,
     /// Messages in the memory of the process.
-    pub waiting_messages: u64,
+    pub waiting_messages: Count,
     /// Their bytes.
-    pub waiting_bytes: u64,
+    pub waiting_bytes: Size,
     /// The position of the last message that the target has taken.
     pub position: Option<String>,
-    /// When it was taken, in Unix time in ms.
-    pub delivered_at_ms: Option<u64>,
-    /// Time that batches were with the target, in µs, and how many there were.
-    pub delivering_us: u64,
+    /// When it was taken.
+    pub delivered_at: Option<UnixMs>,
+    /// Time that batches were with the target, and how many there were.
+    pub delivering: Micros,
     /// See above.
-    pub batches: u64,
+    pub batches: Count,
 }

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use outlet::{Delivery, Item, OpenError, Position};
 
 use crate::definition::{Definition, TargetDefinition};
+use crate::epoch::Epoch;
+use crate::report::Count;
 use crate::targets::file::FileTarget;
 use crate::targets::http::HttpTarget;
 use crate::targets::mqtt::MqttTarget;
-
-/// Which process of an outlet this is: what is written by an earlier one may be refused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Epoch(pub u64);
 
 /// A target. Calls come one after the other; each ends in time, whatever the other system does.
 #[derive(Debug)]
@@ -68,9 +66,9 @@ impl Target {
     }
 
     /// Messages that it has dropped, as they went in a circle of brokers; they count as taken.
-    pub(crate) fn looped(&self) -> u64 {
+    pub(crate) fn looped(&self) -> Count {
         match self {
-            Self::File(_) | Self::Http(_) => 0,
+            Self::File(_) | Self::Http(_) => Count(0),
             Self::Mqtt(mqtt) => mqtt.looped(),
         }
     }

@@ -30,15 +30,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::definition::Definition;
+use crate::epoch::{EPOCH, Epoch, POSITION};
 use crate::link::Link;
-use crate::report::{Command, Doing, Report};
-use crate::target::{Epoch, Target};
-
-/// The User Property with the position of a message, of the node and for targets.
-pub(crate) const POSITION: &str = "hmq-position";
-
-/// The User Property of CONNACK with the number of the connection.
-const EPOCH: &str = "hmq-epoch";
+use crate::report::{Command, Count, Doing, Report, Size, UnixMs};
+use crate::target::Target;
 
 /// How often the process says what it does.
 const REPORTS: Duration = Duration::from_secs(1);
@@ -360,12 +355,12 @@ impl Worker {
             Done::Opened(Ok(has)) => self.pump.handle_opened(has, now()),
             Done::Opened(Err(error)) => self.pump.handle_open_error(error, now()),
             Done::Delivered(delivery) => {
-                self.report.batches += 1;
+                self.report.batches.0 += 1;
                 let took = self.delivering_since.elapsed().as_micros();
-                self.report.delivering_us += u64::try_from(took).unwrap_or(u64::MAX);
+                self.report.delivering.0 += u64::try_from(took).unwrap_or(u64::MAX);
                 if delivery == Delivery::All {
                     self.last_position = self.delivering_last.or(self.last_position);
-                    self.report.delivered_at_ms = Some(now().0);
+                    self.report.delivered_at = Some(UnixMs(now().0));
                 }
                 self.pump.handle_delivery(delivery, now());
             }
@@ -462,20 +457,20 @@ impl Worker {
         let (messages, bytes) = self.pump.waiting();
         self.report = Report {
             doing,
-            attempt,
+            attempt: Count(attempt.into()),
             last_error: self.pump.last_error().map(str::to_owned),
-            delivered: figures.delivered.0,
-            left_out: figures.left_out.0,
-            retries: figures.retries.0,
-            dead: figures.dead.0,
-            unclaimed: figures.unclaimed.0,
-            refused: figures.refused.0,
+            delivered: Count(figures.delivered.0),
+            left_out: Count(figures.left_out.0),
+            retries: Count(figures.retries.0),
+            dead: Count(figures.dead.0),
+            unclaimed: Count(figures.unclaimed.0),
+            refused: Count(figures.refused.0),
             looped: self
                 .target
                 .as_ref()
                 .map_or(self.report.looped, Target::looped),
-            waiting_messages: messages as u64,
-            waiting_bytes: bytes as u64,
+            waiting_messages: Count(messages as u64),
+            waiting_bytes: Size(bytes as u64),
             position: self.last_position.map(|position| position.to_string()),
             ..std::mem::take(&mut self.report)
         };
@@ -528,7 +523,9 @@ async fn begin(
     definition: &Definition,
 ) -> Result<(Link<()>, Epoch, Vec<Heard>), String> {
     let mut link = Link::new(Box::new(mqtt));
-    let receive_maximum = u16::try_from(definition.batch_messages.saturating_mul(2));
+    let receive_maximum = u16::try_from(definition.batch_messages.0.saturating_mul(2));
+    // The longest time means for ever, which is not meant.
+    let keep_s = u32::try_from(definition.keep.as_secs()).unwrap_or(u32::MAX - 1);
     let client_id = definition.client_id();
     let connect = Connect {
         version: ProtocolVersion::V5,
@@ -541,7 +538,7 @@ async fn begin(
         username: None,
         password: None,
         properties: ConnectProperties {
-            session_expiry_interval: Some(definition.keep_s),
+            session_expiry_interval: Some(keep_s),
             receive_maximum: NonZeroU16::new(receive_maximum.unwrap_or(u16::MAX)),
             maximum_packet_size: None::<NonZeroU32>,
             ..ConnectProperties::default()

@@ -75,7 +75,7 @@ pub struct OutletFigures {
     /// Messages in the memory of its process.
     pub waiting_messages: u64,
     /// Number of the present attempt, from 1; 0: none is made.
-    pub attempt: u32,
+    pub attempt: u64,
     /// The position of the last message that the target has taken.
     pub position: Option<String>,
     /// When that was.

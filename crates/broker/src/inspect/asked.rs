@@ -366,7 +366,7 @@ impl Broker for Asking {
         budget: Duration,
     ) -> Asked<Vec<Result<PublishedMessage, Problem>>> {
         let inspect = Arc::clone(&self.0);
-        async move { Ok(publishing::publish(&inspect, messages, budget).await) }.boxed()
+        async move { Ok(publishing::publish(&inspect.node, messages, budget).await) }.boxed()
     }
 
     fn retained(&self, filter: String, range: Range) -> Asked<Found<RetainedRow>> {
@@ -407,7 +407,10 @@ impl Broker for Asking {
     }
 
     fn outlets(&self) -> Arc<dyn Outlets> {
-        Arc::new(OwnOutlets(Arc::clone(&self.0)))
+        Arc::new(OwnOutlets {
+            node: Arc::clone(&self.0.node),
+            outlets: Arc::clone(&self.0.outlets),
+        })
     }
 
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {

@@ -355,7 +355,8 @@ mod tests {
                 more,
             };
             assert!(Answer::Profile(Ok(answer)).encode().len() < 2 << 20);
-            (parts, all) = (parts + 1, all + &text);
+            parts += 1;
+            all.push_str(&text);
             if !more {
                 return (parts, all);
             }

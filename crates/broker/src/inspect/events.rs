@@ -20,6 +20,7 @@ use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
 use crate::events;
 use crate::node::Node;
+use crate::outlets::{EventNumber, OwnEvents};
 
 /// Events of a node in one answer.
 const MOST: usize = 500;
@@ -76,32 +77,26 @@ pub(super) fn here(node: &Node, own: &Own, question: &EventsQuestion) -> EventsP
     }
 }
 
-/// Events of this node.
-pub(crate) struct OwnEvents {
-    /// Their kinds, and their JSON as the API has it.
-    pub(crate) events: Vec<(EventKind, String)>,
-    /// The number behind those that were looked at.
-    pub(crate) next: u64,
-    /// Events that are not kept any more, of all kinds.
-    pub(crate) missed: u64,
-}
-
 /// What has happened on this node from a number on, of some kinds; 500 at most.
-pub(crate) fn own_events(inspect: &Inspect, kinds: &[EventKind], from: u64) -> OwnEvents {
-    let own = inspect.own();
+pub(super) fn own_events(
+    events: &events::Events,
+    own: &Own,
+    kinds: &[EventKind],
+    from: EventNumber,
+) -> OwnEvents {
     let wanted = events::Wanted::of(kinds);
     let is_wanted = |event: &events::Event| kinds.contains(&event.kind);
-    let events = &inspect.node.rim.events;
-    let read = events.read(from, MOST, LOOKED_AT, wanted, is_wanted);
+    let read = events.read(from.0, MOST, LOOKED_AT, wanted, is_wanted);
     let text = |(seq, event): &(u64, Arc<events::Event>)| {
-        let text = serde_json::to_string(&row(&own, *seq, event).to_api());
+        let text = serde_json::to_string(&row(own, *seq, event).to_api());
         let text = text.expect("an event has string keys only");
         (event.kind, text)
     };
+    let missed = read.numbers.start.saturating_sub(from.0);
     OwnEvents {
         events: read.events.iter().map(text).collect(),
-        next: read.numbers.end,
-        missed: read.numbers.start.saturating_sub(from),
+        next: EventNumber(read.numbers.end),
+        missed: usize::try_from(missed).unwrap_or(usize::MAX),
     }
 }
 

@@ -116,7 +116,7 @@ where
 }
 
 /// The retained message of a topic.
-pub(crate) async fn retained_message(
+pub(super) async fn retained_message(
     inspect: &Arc<Inspect>,
     topic: String,
     budget: Duration,

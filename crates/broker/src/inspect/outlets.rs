@@ -1,6 +1,7 @@
 //! What people are told of outlets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::api::{At, OutletFigures, OutletRow, OutletState};
 use admin::cluster::NodeId;
@@ -9,18 +10,25 @@ use admin::{Asked, Outlets};
 use futures_util::FutureExt as _;
 use outlets::{Definition, Doing, TargetDefinition};
 
-use super::state::Inspect;
-use crate::outlets::{Place, Standing, pause};
+use super::publishing::publish_internal;
+use crate::node::Node;
+use crate::outlets::{Place, Standing, message, pause_topic};
+
+/// How long stores may take to keep a pause.
+const BUDGET: Duration = Duration::from_secs(5);
 
 /// The outlets of this node.
 #[derive(Debug)]
-pub(super) struct OwnOutlets(pub(super) Arc<Inspect>);
+pub(super) struct OwnOutlets {
+    pub(super) node: Arc<Node>,
+    pub(super) outlets: Arc<crate::outlets::Outlets>,
+}
 
 impl Outlets for OwnOutlets {
     fn list(&self) -> Vec<OutletRow> {
-        let outlets = self.0.outlets.list().into_iter();
+        let outlets = self.outlets.list().into_iter();
         outlets
-            .filter_map(|(name, standing)| row(&self.0, name, &standing))
+            .filter_map(|(name, standing)| row(&self.node, name, &standing))
             .collect()
     }
 
@@ -31,17 +39,15 @@ impl Outlets for OwnOutlets {
     }
 
     fn pause(&self, name: String, is_paused: bool) -> Asked<()> {
-        let inspect = Arc::clone(&self.0);
+        let node = Arc::clone(&self.node);
+        let is_known = self.outlets.list().iter().any(|(known, _)| *known == name);
         async move {
-            if !inspect
-                .outlets
-                .list()
-                .iter()
-                .any(|(known, _)| *known == name)
-            {
+            if !is_known {
                 return Err(unknown(&name));
             }
-            pause(&inspect, &name, is_paused).await?;
+            let payload = if is_paused { "paused" } else { "" };
+            let message = message(pause_topic(&name), payload.to_owned(), true);
+            publish_internal(&node, vec![message], BUDGET).await?;
             tracing::info!(outlet = %name, is_paused, "the pause of an outlet is changed");
             Ok(())
         }
@@ -55,7 +61,7 @@ fn unknown(name: &str) -> Problem {
 }
 
 /// `None`: it has no definition, and is about to go.
-fn row(inspect: &Inspect, name: String, standing: &Standing) -> Option<OutletRow> {
+fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
     let definition = standing.definition.as_deref()?;
     let is_here = standing.place == Place::Here;
     let (target, place) = match &definition.target {
@@ -68,15 +74,15 @@ fn row(inspect: &Inspect, name: String, standing: &Standing) -> Option<OutletRow
         state: state(standing),
         paused: is_here.then_some(standing.is_paused),
         node: match standing.place {
-            Place::Here => Some(NodeId(inspect.node.store().node())),
-            Place::At(node) => Some(NodeId(node)),
+            Place::Here => Some(NodeId(node.store().node())),
+            Place::At(other) => Some(other),
             Place::Nowhere => None,
         },
         target: target.to_owned(),
         place,
         filters: definition.filters.clone(),
         dead_letter: definition.dead_letter.clone(),
-        figures: is_here.then(|| figures(inspect, definition, standing)),
+        figures: is_here.then(|| figures(node, definition, standing)),
     })
 }
 
@@ -92,8 +98,8 @@ fn state(standing: &Standing) -> OutletState {
     }
 }
 
-fn figures(inspect: &Inspect, definition: &Definition, standing: &Standing) -> OutletFigures {
-    let (_, inbox) = (inspect.node.store().inspect()).inbox(&definition.client_id());
+fn figures(node: &Node, definition: &Definition, standing: &Standing) -> OutletFigures {
+    let (_, inbox) = (node.store().inspect()).inbox(&definition.client_id());
     let inbox = inbox.found();
     let total = standing.total();
     OutletFigures {
@@ -102,25 +108,25 @@ fn figures(inspect: &Inspect, definition: &Definition, standing: &Standing) -> O
         oldest_at: inbox
             .and_then(|inbox| inbox.oldest_since)
             .map(|since| At::unix_ms(since.0)),
-        delivered: total.delivered,
-        left_out: total.left_out,
-        retries: total.retries,
-        dead: total.dead,
-        dead_letter_unclaimed: total.unclaimed,
-        refused: total.refused,
-        bridge_loop: total.looped,
-        waiting_messages: standing.report.waiting_messages,
-        attempt: standing.report.attempt,
+        delivered: total.delivered.0,
+        left_out: total.left_out.0,
+        retries: total.retries.0,
+        dead: total.dead.0,
+        dead_letter_unclaimed: total.unclaimed.0,
+        refused: total.refused.0,
+        bridge_loop: total.looped.0,
+        waiting_messages: standing.report.waiting_messages.0,
+        attempt: standing.report.attempt.0,
         position: total.position,
-        delivered_at: total.delivered_at_ms.map(At::unix_ms),
-        batch_ms: (total.batches > 0)
-            .then(|| total.delivering_us as f64 / total.batches as f64 / 1e3),
+        delivered_at: total.delivered_at.map(|at| At::unix_ms(at.0)),
+        batch_ms: (total.batches.0 > 0)
+            .then(|| total.delivering.0 as f64 / total.batches.0 as f64 / 1e3),
         last_error: standing.report.last_error.clone(),
         failing_s: standing
             .failing_since
             .map(|since| since.elapsed().as_secs()),
-        process: standing.process,
-        starts: standing.starts,
+        process: standing.process.map(|process| process.0),
+        starts: standing.starts as u64,
         last_end: standing.last_end.clone(),
     }
 }

@@ -15,7 +15,6 @@ use store_state::inbox::publisher_hash;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::state::Inspect;
 use crate::node::Node;
 
 /// Messages that are given to loops at once.
@@ -23,23 +22,23 @@ const AT_ONCE: usize = 64;
 
 /// Publishes messages of people: those of one topic in their order. Each is answered for itself.
 pub(super) async fn publish(
-    inspect: &Arc<Inspect>,
+    node: &Arc<Node>,
     messages: Vec<NewMessage>,
     budget: Duration,
 ) -> Vec<Result<PublishedMessage, Problem>> {
-    publish_by(Author::Person, inspect, messages, budget).await
+    publish_by(Author::Person, node, messages, budget).await
 }
 
 /// Publishes messages of the broker's own, which may be below `$hmq`.
 ///
 /// # Errors
 /// One of them is not kept, or may not be.
-pub(crate) async fn publish_internal(
-    inspect: &Arc<Inspect>,
+pub(super) async fn publish_internal(
+    node: &Arc<Node>,
     messages: Vec<NewMessage>,
     budget: Duration,
 ) -> Result<(), Problem> {
-    let results = publish_by(Author::Broker, inspect, messages, budget).await;
+    let results = publish_by(Author::Broker, node, messages, budget).await;
     results.into_iter().try_for_each(|result| result.map(drop))
 }
 
@@ -52,12 +51,12 @@ enum Author {
 
 async fn publish_by(
     author: Author,
-    inspect: &Arc<Inspect>,
+    node: &Arc<Node>,
     messages: Vec<NewMessage>,
     budget: Duration,
 ) -> Vec<Result<PublishedMessage, Problem>> {
     let deadline = Instant::now() + budget;
-    let settings = Arc::clone(&inspect.node.settings.read());
+    let settings = Arc::clone(&node.settings.read());
     let mut results = Vec::new();
     let mut messages = messages.into_iter().peekable();
     while messages.peek().is_some() {
@@ -66,7 +65,7 @@ async fn publish_by(
             .take(AT_ONCE)
             .map(|message| Asked::new(author, message, &settings))
             .collect();
-        let node = Arc::clone(&inspect.node);
+        let node = Arc::clone(node);
         // A loop may run its turn in the thread that sends.
         let sent = tokio::task::spawn_blocking(move || send(&node, asked)).await;
         for sent in sent.unwrap_or_default() {

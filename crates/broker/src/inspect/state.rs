@@ -129,7 +129,12 @@ impl Inspect {
             process,
         } = about;
         Arc::new(Self {
-            registry: crate::metrics::registry(Arc::clone(node), &listeners, pushes, &outlets),
+            registry: crate::metrics::registry(
+                Arc::clone(node),
+                &listeners,
+                pushes,
+                Some(Arc::clone(&outlets)),
+            ),
             node: Arc::clone(node),
             control,
             ban_file,

@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use outlets::{Doing, Report};
+use outlets::{Count, Doing, Report};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{Outlets, Place};
+use super::known::Outlets;
+use super::standing::Place;
 
-/// The outlets that are to be at this node.
+/// The outlets that are to be at this node; `None`: there are none.
 #[derive(Debug)]
-pub(crate) struct OutletCollector(pub(crate) Arc<Outlets>);
+pub(crate) struct OutletCollector(pub(crate) Option<Arc<Outlets>>);
 
 /// A count of an outlet.
-type CountOf = fn(&Report) -> u64;
+type CountOf = fn(&Report) -> Count;
 
 impl Collector for OutletCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let outlets = self.0.list();
+        let outlets = self.0.as_deref().map(Outlets::list).unwrap_or_default();
         let here: Vec<_> = outlets
             .iter()
             .filter(|(_, standing)| standing.place == Place::Here)
@@ -56,7 +57,7 @@ impl Collector for OutletCollector {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (outlet, standing) in &here {
                 let labels = [("outlet", outlet.as_str())];
-                let count = ConstCounter::new(count(&standing.total()));
+                let count = ConstCounter::new(count(&standing.total()).0);
                 count.encode(family.encode_family(&labels)?)?;
             }
         }
@@ -71,7 +72,7 @@ impl Collector for OutletCollector {
                 ("bridge_loop", total.looped),
             ] {
                 let labels = [("outlet", outlet.as_str()), ("reason", reason)];
-                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+                ConstCounter::new(count.0).encode(family.encode_family(&labels)?)?;
             }
         }
         let help = "Processes of an outlet that were started at this node";
@@ -79,14 +80,14 @@ impl Collector for OutletCollector {
             encoder.encode_descriptor("outlet_starts", help, None, MetricType::Counter)?;
         for (outlet, standing) in &here {
             let labels = [("outlet", outlet.as_str())];
-            ConstCounter::new(standing.starts).encode(family.encode_family(&labels)?)?;
+            ConstCounter::new(standing.starts as u64).encode(family.encode_family(&labels)?)?;
         }
         let help = "Messages in the memory of the process of an outlet";
         let mut family =
             encoder.encode_descriptor("outlet_waiting", help, None, MetricType::Gauge)?;
         for (outlet, standing) in &here {
             let labels = [("outlet", outlet.as_str())];
-            let waiting = ConstGauge::new(standing.report.waiting_messages);
+            let waiting = ConstGauge::new(standing.report.waiting_messages.0);
             waiting.encode(family.encode_family(&labels)?)?;
         }
         let help = "1 for what an outlet does, 0 for what it does not";

@@ -4,74 +4,64 @@
 //! the outlet has it then, wherever that is, and keeps it like each message.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use admin::api::EventKind;
 use outlets::EVENTS;
 use tokio::time::sleep;
 
-use super::{Outlets, message};
-use crate::inspect::{self, Inspect};
+use super::known::Outlets;
+use super::rim::{EventNumber, Rim, message};
 
 /// How often it is looked for events.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// How long stores may take to keep events.
-const BUDGET: Duration = Duration::from_secs(10);
-
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Outlets {
-    /// Publishes what happens as long as it is polled. While no outlet takes events, nothing is looked at.
-    pub(crate) async fn tell_events(&self, inspect: &Arc<Inspect>) {
-        let mut next = 0;
-        loop {
-            let kinds = self.kinds();
-            if kinds.is_empty() {
-                self.events_changed.notified().await;
-                next = inspect.node.rim.events.next();
-                continue;
-            }
-            let told = inspect::own_events(inspect, &kinds, next);
-            if told.missed > 0 {
-                tracing::warn!(
-                    missed = told.missed,
-                    "events were overwritten before outlets got them"
-                );
-            }
-            let messages = told.events.into_iter().map(|(kind, text)| {
-                let topic = format!("{EVENTS}{}", kind.name());
-                message(topic, text, false)
-            });
-            let messages: Vec<_> = messages.collect();
-            let is_idle = messages.is_empty();
-            match inspect::publish_internal(inspect, messages, BUDGET).await {
-                Ok(()) => next = told.next,
-                // Those that were kept come again.
-                Err(problem) => {
-                    tracing::debug!(?problem, "events for outlets are not kept yet");
-                    sleep(PAUSE).await;
-                }
-            }
-            if is_idle {
-                sleep(LOOKS).await;
+/// Publishes what happens as long as it is polled. While no outlet takes events, nothing is looked at.
+pub(crate) async fn tell_events(outlets: &Outlets, rim: &dyn Rim) {
+    let mut next = EventNumber::default();
+    loop {
+        let kinds = kinds(outlets);
+        if kinds.is_empty() {
+            outlets.events_changed.notified().await;
+            next = rim.next_event();
+            continue;
+        }
+        let told = rim.events(&kinds, next);
+        if told.missed > 0 {
+            let missed = told.missed;
+            tracing::warn!(missed, "events were overwritten before outlets got them");
+        }
+        let messages = told.events.into_iter().map(|(kind, text)| {
+            let topic = format!("{EVENTS}{}", kind.name());
+            message(topic, text, false)
+        });
+        let messages: Vec<_> = messages.collect();
+        let is_idle = messages.is_empty();
+        match rim.publish(messages).await {
+            Ok(()) => next = told.next,
+            // Those that were kept come again.
+            Err(problem) => {
+                tracing::debug!(?problem, "events for outlets are not kept yet");
+                sleep(PAUSE).await;
             }
         }
+        if is_idle {
+            sleep(LOOKS).await;
+        }
     }
+}
 
-    /// The kinds of events that outlets take.
-    fn kinds(&self) -> Vec<EventKind> {
-        let state = self.state.lock();
-        let definitions = state.outlets.values();
-        let definitions = definitions.filter_map(|standing| standing.definition.as_deref());
-        let names: BTreeSet<&str> = definitions
-            .flat_map(|definition| definition.filters.iter())
-            .filter_map(|filter| filter.strip_prefix(EVENTS))
-            .collect();
-        names.into_iter().filter_map(kind).collect()
-    }
+/// The kinds of events that outlets take.
+fn kinds(outlets: &Outlets) -> Vec<EventKind> {
+    let (wanted, _) = outlets.wanted();
+    let filters = wanted.iter().flat_map(|definition| &definition.filters);
+    let names: BTreeSet<&str> = filters
+        .filter_map(|filter| filter.strip_prefix(EVENTS))
+        .collect();
+    names.into_iter().filter_map(kind).collect()
 }
 
 /// The kind of events of a name.

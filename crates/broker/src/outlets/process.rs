@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
+use super::standing::ProcessId;
 use crate::own_connections::OwnConnections;
 
 /// The argument that makes the program the process of an outlet.
@@ -62,8 +63,8 @@ impl Process {
         })
     }
 
-    pub(super) fn id(&self) -> u32 {
-        self.child.id()
+    pub(super) fn id(&self) -> ProcessId {
+        ProcessId(self.child.id())
     }
 
     /// A process that hears nothing any more has ended, which [`Self::next`] tells.

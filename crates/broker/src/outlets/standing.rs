@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use admin::cluster::NodeId;
 use outlets::{Definition, Doing, Report};
 
 /// Where an outlet is to be.
@@ -13,9 +14,13 @@ pub(crate) enum Place {
     Nowhere,
     /// At this node.
     Here,
-    /// At the node with this identifier.
-    At(u64),
+    /// At another node.
+    At(NodeId),
 }
+
+/// The number of a process in the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ProcessId(pub(crate) u32);
 
 /// What is known of an outlet.
 #[derive(Clone, Debug, Default)]
@@ -24,10 +29,10 @@ pub(crate) struct Standing {
     pub(crate) definition: Option<Arc<Definition>>,
     pub(crate) place: Place,
     pub(crate) is_paused: bool,
-    /// The number of its process in the system, while there is one.
-    pub(crate) process: Option<u32>,
+    /// Its process, while there is one.
+    pub(crate) process: Option<ProcessId>,
     /// Processes that were started here since the node started.
-    pub(crate) starts: u64,
+    pub(crate) starts: usize,
     /// Why the last process ended, or could not be started; `None`: none has.
     pub(crate) last_end: Option<String>,
     /// Since when attempts fail.
@@ -40,7 +45,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// A process has begun.
-    pub(crate) fn handle_begin(&mut self, process: u32) {
+    pub(crate) fn handle_begin(&mut self, process: ProcessId) {
         self.before = self.total();
         self.report = Report {
             last_error: self.report.last_error.take(),
@@ -81,10 +86,10 @@ impl Standing {
             unclaimed: before.unclaimed + report.unclaimed,
             refused: before.refused + report.refused,
             looped: before.looped + report.looped,
-            delivering_us: before.delivering_us + report.delivering_us,
+            delivering: before.delivering + report.delivering,
             batches: before.batches + report.batches,
             position: report.position.clone().or(before.position.clone()),
-            delivered_at_ms: report.delivered_at_ms.or(before.delivered_at_ms),
+            delivered_at: report.delivered_at.or(before.delivered_at),
             ..report.clone()
         }
     }
@@ -92,6 +97,8 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
+    use outlets::Count;
+
     use super::*;
 
     #[test]
@@ -99,16 +106,16 @@ mod tests {
         let now = Instant::now();
         let mut standing = Standing::default();
         let delivered = |delivered| Report {
-            delivered,
+            delivered: Count(delivered),
             ..Report::default()
         };
         for (process, total) in [(1, 10), (2, 20), (3, 30)] {
-            standing.handle_begin(process);
+            standing.handle_begin(ProcessId(process));
             standing.handle_report(delivered(4), now);
             standing.handle_report(delivered(10), now);
-            assert_eq!(standing.total().delivered, total);
+            assert_eq!(standing.total().delivered, Count(total));
             standing.handle_end(None, now);
-            assert_eq!(standing.total().delivered, total);
+            assert_eq!(standing.total().delivered, Count(total));
         }
         assert_eq!((standing.starts, standing.process), (3, None));
     }
@@ -119,7 +126,7 @@ mod tests {
         let later = start + std::time::Duration::from_secs(5);
         let mut standing = Standing::default();
         standing.handle_end(Some("killed".to_owned()), start);
-        standing.handle_begin(1);
+        standing.handle_begin(ProcessId(1));
         let failed = Report {
             last_error: Some("refused".to_owned()),
             ..Report::default()

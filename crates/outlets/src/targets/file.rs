@@ -12,8 +12,8 @@ use std::sync::Arc;
 use outlet::{Delivery, Item, OpenError, Position, Refusal};
 use rustix::fs::FlockOperation;
 
+use crate::epoch::Epoch;
 use crate::record::Record;
-use crate::target::Epoch;
 use crate::targets::noted::{Count, Inode, Length, Noted};
 
 #[derive(Debug)]

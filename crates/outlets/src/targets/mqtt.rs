@@ -20,7 +20,9 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::definition::MqttDefinition;
+use crate::epoch::POSITION;
 use crate::link::{Link, Stream};
+use crate::report::Count;
 use crate::secret::read_secret;
 
 /// Silence after which the other broker is asked whether it is there, in s.
@@ -29,16 +31,14 @@ const KEEP_ALIVE: u16 = 60;
 #[derive(Debug)]
 pub(crate) struct MqttTarget {
     definition: MqttDefinition,
-    host: String,
-    port: u16,
-    is_tls: bool,
+    place: Place,
     topic: Template,
     version: ProtocolVersion,
     link: Option<Link<usize>>,
     /// This cluster, in paths.
     cluster: String,
     /// Messages that have been here before, or have passed too many clusters.
-    looped: u64,
+    looped: Count,
 }
 
 /// The User Property with the clusters that a message has passed, separated by commas.
@@ -61,22 +61,20 @@ struct Progress {
 
 impl MqttTarget {
     pub(crate) fn new(definition: &MqttDefinition, cluster: &str) -> Result<Self, String> {
-        let (host, port, is_tls) = place(&definition.url)?;
+        let place = Place::parse(&definition.url)?;
         Ok(Self {
             definition: definition.clone(),
-            host,
-            port,
-            is_tls,
+            place,
             topic: Template::parse(&definition.topic).map_err(|error| error.to_string())?,
             version: ProtocolVersion::V5,
             link: None,
             cluster: cluster.to_owned(),
-            looped: 0,
+            looped: Count(0),
         })
     }
 
     /// Messages that were dropped since they went in a circle.
-    pub(crate) fn looped(&self) -> u64 {
+    pub(crate) fn looped(&self) -> Count {
         self.looped
     }
 
@@ -186,16 +184,20 @@ impl MqttTarget {
     }
 
     async fn stream(&self) -> Result<Box<dyn Stream>, String> {
-        let (host, port) = (self.host.as_str(), self.port);
-        let failed = |error: io::Error| format!("{host}:{port}: {error}");
-        let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
+        let Place {
+            host,
+            address,
+            is_tls,
+        } = &self.place;
+        let failed = |error: io::Error| format!("{address}: {error}");
+        let stream = TcpStream::connect(address).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        if !self.is_tls {
+        if !is_tls {
             return Ok(Box::new(stream));
         }
         let authorities = http_client::authorities(self.definition.ca_file.as_deref())?;
         let connector = TlsConnector::from(Arc::new(http_client::tls_client(authorities)));
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
         let stream = connector.connect(name, stream).await.map_err(failed)?;
         Ok(Box::new(stream))
     }
@@ -266,7 +268,7 @@ impl MqttTarget {
             let index = progress.next;
             progress.next += 1;
             let Some(path) = path(item, &self.cluster) else {
-                self.looped += 1;
+                self.looped.0 += 1;
                 progress.finished += 1;
                 continue;
             };
@@ -297,12 +299,12 @@ impl MqttTarget {
         let topic = self.topic.render(item).map_err(|error| error.to_string())?;
         let position = item.position.map(|position| position.to_string());
         let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(item.properties.len() + 2);
-        let own = |name: &str| ![PATH, crate::worker::POSITION].contains(&name);
+        let own = |name: &str| ![PATH, POSITION].contains(&name);
         let kept = item.properties.iter().filter(|(name, _)| own(name));
         pairs.extend(kept.map(|(name, value)| (&**name, &**value)));
         pairs.push((PATH, path));
         if let Some(position) = &position {
-            pairs.push((crate::worker::POSITION, position));
+            pairs.push((POSITION, position));
         }
         if self.version != ProtocolVersion::V5 {
             pairs.clear();
@@ -389,34 +391,54 @@ fn retry(why: String) -> Delivery {
     }
 }
 
-/// Host, port and whether there is TLS.
-fn place(url: &str) -> Result<(String, u16, bool), String> {
-    let (rest, is_tls, port) = match (url.strip_prefix("mqtts://"), url.strip_prefix("mqtt://")) {
-        (Some(rest), _) => (rest, true, 8883),
-        (None, Some(rest)) => (rest, false, 1883),
-        (None, None) => return Err(format!("{url} begins with neither mqtts:// nor mqtt://")),
-    };
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let wrong = || format!("{url} is no mqtt://HOST:PORT, without path, user name and password");
-    if rest.is_empty() || rest.contains(['/', '@', '?', '#']) {
-        return Err(wrong());
+/// Where a broker is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Place {
+    host: String,
+    /// Host and port.
+    address: String,
+    is_tls: bool,
+}
+
+impl Place {
+    fn parse(url: &str) -> Result<Self, String> {
+        let schemes = (url.strip_prefix("mqtts://"), url.strip_prefix("mqtt://"));
+        let (rest, is_tls, port) = match schemes {
+            (Some(rest), _) => (rest, true, 8883),
+            (None, Some(rest)) => (rest, false, 1883),
+            (None, None) => return Err(format!("{url} begins with neither mqtts:// nor mqtt://")),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let wrong =
+            || format!("{url} is no mqtt://HOST:PORT, without path, user name and password");
+        if rest.is_empty() || rest.contains(['/', '@', '?', '#']) {
+            return Err(wrong());
+        }
+        let (host, after) = match rest.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+            None => match rest.find(':') {
+                Some(colon) => rest.split_at(colon),
+                None => (rest, ""),
+            },
+        };
+        let port: u16 = match after.strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| wrong())?,
+            None if after.is_empty() => port,
+            None => return Err(wrong()),
+        };
+        if host.is_empty() {
+            return Err(wrong());
+        }
+        let address = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            address,
+            is_tls,
+        })
     }
-    let (host, after) = match rest.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
-        None => match rest.find(':') {
-            Some(colon) => rest.split_at(colon),
-            None => (rest, ""),
-        },
-    };
-    let port = match after.strip_prefix(':') {
-        Some(port) => port.parse().map_err(|_| wrong())?,
-        None if after.is_empty() => port,
-        None => return Err(wrong()),
-    };
-    if host.is_empty() {
-        return Err(wrong());
-    }
-    Ok((host.to_owned(), port, is_tls))
 }
 
 #[cfg(test)]
@@ -446,13 +468,23 @@ mod tests {
 
     #[test]
     fn urls_name_a_host_and_perhaps_a_port() {
-        let of = |url: &str| place(url).ok();
-        let is = |host: &str, port, is_tls| Some((host.to_owned(), port, is_tls));
-        assert_eq!(of("mqtt://broker"), is("broker", 1883, false));
-        assert_eq!(of("mqtts://broker/"), is("broker", 8883, true));
-        assert_eq!(of("mqtts://b.example:99"), is("b.example", 99, true));
-        assert_eq!(of("mqtt://[::1]:1884"), is("::1", 1884, false));
-        assert_eq!(of("mqtt://[::1]"), is("::1", 1883, false));
+        let of = |url: &str| Place::parse(url).ok();
+        let is = |host: &str, address: &str, is_tls| {
+            let (host, address) = (host.to_owned(), address.to_owned());
+            Some(Place {
+                host,
+                address,
+                is_tls,
+            })
+        };
+        assert_eq!(of("mqtt://broker"), is("broker", "broker:1883", false));
+        assert_eq!(of("mqtts://broker/"), is("broker", "broker:8883", true));
+        assert_eq!(
+            of("mqtts://b.example:99"),
+            is("b.example", "b.example:99", true)
+        );
+        assert_eq!(of("mqtt://[::1]:1884"), is("::1", "[::1]:1884", false));
+        assert_eq!(of("mqtt://[::1]"), is("::1", "[::1]:1883", false));
         for wrong in [
             "http://b",
             "mqtt://",

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use outlet::Position;
 
-use crate::target::Epoch;
+use crate::epoch::Epoch;
 
 /// Bytes of a line with the spaces and the line feed at its end.
 const LINE: usize = 256;
