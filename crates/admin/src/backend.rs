@@ -328,11 +328,8 @@ pub trait Broker: fmt::Debug + Send + Sync + 'static {
     /// Who is busy.
     fn traffic(&self) -> Arc<dyn Traffic>;
 
-    /// What goes on inside the process.
-    fn profiles(&self) -> Arc<dyn Profiles>;
-
-    /// What takes messages to other systems.
-    fn outlets(&self) -> Arc<dyn Outlets>;
+    /// What it knows of its own process, and of those of its outlets.
+    fn processes(&self) -> Processes;
 
     /// What waits for a durable session, the oldest first. The key is a sequence.
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>>;
@@ -383,6 +380,15 @@ pub trait Groups: fmt::Debug + Send + Sync + 'static {
     /// Members of the shared group that a filter, as it is given at SUBSCRIBE, makes sessions members of. Durable ones come first, in the
     /// order of client identifiers; then the others, by node.
     fn members(&self, filter: String, range: Range) -> Asked<Found<GroupMember>>;
+}
+
+/// What a broker knows of its own process, and of those of its outlets.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    /// What goes on inside the process of a node.
+    pub profiles: Arc<dyn Profiles>,
+    /// What takes messages to other systems.
+    pub outlets: Arc<dyn Outlets>,
 }
 
 /// What a broker knows of its outlets.

@@ -33,7 +33,7 @@ mod worker;
 pub use access::{Access, AuditPart, ChangeError, Changing, Made, WeakHashes};
 pub use backend::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, MetricsFormat, NodeCommand, Outlets, Profiles, QueueQuestion, Range,
+    LoginAttempt, MetricsFormat, NodeCommand, Outlets, Processes, Profiles, QueueQuestion, Range,
     SessionQuestion, Traffic,
 };
 pub use pace::{Debt, thread_cpu};

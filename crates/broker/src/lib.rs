@@ -108,7 +108,7 @@ use descriptors::Shares;
 use disk_space::DiskSpace;
 use drain::Drain;
 use http_tls::HttpTls;
-use inspect::{About, Answering, Asking, Inspect, OutletRim, record_history, tell_changes};
+use inspect::{About, Answering, Inspect, OutletRim, asking, record_history, tell_changes};
 use listeners::Listeners;
 use node::{ClientLoop, Node, Process};
 use own_connections::OwnConnections;
@@ -488,7 +488,7 @@ impl Broker {
         );
         let side = Side::start("beside", side);
         let side = side.map_err(StartError::System)?;
-        let asking = Asking(Arc::clone(&inspect));
+        let asking = asking(Arc::clone(&inspect));
         let router = admin::router(Arc::new(asking), Arc::new(access), &node.rim.rights);
         let (http, http_tls) = match http {
             Some((listener, tls)) => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     AclPart, ChangePart, ClientPart, ClientsPart, Counts, Ending, EventsPart, HistoryPart,
     LedShard, ListenerRow, LoginSession, MatchPart, MessagesAnswer, NodeHealth, NodeId, Part,
-    PlacedDrop, ProfileAnswer, SettingPart, SharedGroupRow, SubscriptionRow,
+    PlacedDrop, SettingPart, SharedGroupRow, SubscriptionRow,
 };
 
 /// What a node answers.
@@ -48,7 +48,7 @@ pub enum Answer {
     History(HistoryPart),
     /// What has happened on it.
     Events(EventsPart),
-    /// Messages that wait or are kept, and who is busy.
+    /// Messages that wait or are kept, who is busy, and what goes on inside its process.
     Messages(MessagesAnswer),
     /// The session; `None`: there is none, or none any more.
     ApiSession(Option<LoginSession>),
@@ -56,8 +56,6 @@ pub enum Answer {
     Acl(AclPart),
     /// The change has begun, or why not.
     Change(Result<(), Refusal>),
-    /// What goes on inside its process, or why it does not say it now.
-    Profile(Result<ProfileAnswer, Refusal>),
     /// It answers others.
     Busy,
     /// It could not answer.

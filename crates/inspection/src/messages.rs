@@ -1,12 +1,15 @@
-//! Messages that wait or are kept, and who is busy.
+//! Messages that wait or are kept, who is busy, and what goes on inside a process.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Alarm, At, BigNumber, Limit, MembersPart, MembersQuestion, NodeId, Sequence};
+use crate::{
+    Alarm, At, BigNumber, Limit, MembersPart, MembersQuestion, NodeId, ProfileAnswer,
+    ProfileQuestion, Refusal, Sequence,
+};
 
-/// A question about messages, or about clients by what they do.
+/// A question about messages, about clients by what they do, or about the process of a node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessagesQuestion {
@@ -85,6 +88,8 @@ pub enum MessagesQuestion {
     },
     /// The members of a shared group, and what waits for them.
     Members(MembersQuestion),
+    /// What goes on inside its process.
+    Profile(ProfileQuestion),
 }
 
 /// What a node answers.
@@ -119,6 +124,8 @@ pub enum MessagesAnswer {
     Members(MembersPart),
     /// What it has counted; `None`: the client is not here.
     Watched(Option<WatchedClient>),
+    /// What goes on inside its process, or why it does not say it now.
+    Profile(Result<ProfileAnswer, Refusal>),
     /// It does not know the question.
     NotKnown,
 }

@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    ClientState, EventsQuestion, MessagesQuestion, NodeId, ProfileQuestion, ShardName, UnixMs,
-};
+use crate::{ClientState, EventsQuestion, MessagesQuestion, NodeId, ShardName, UnixMs};
 
 /// A question to a node. What it does not know it answers with [`Answer::NotKnown`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -89,7 +87,7 @@ pub enum Question {
     },
     /// What has happened on it.
     Events(EventsQuestion),
-    /// Messages that wait or are kept.
+    /// Messages that wait or are kept, who is busy, and what goes on inside its process.
     Messages(MessagesQuestion),
     /// A session of somebody who has logged in there.
     ApiSession(SessionQuestion),
@@ -97,8 +95,6 @@ pub enum Question {
     Acl(AclQuestion),
     /// A change of the node itself.
     Change(NodeCommand),
-    /// What goes on inside its process.
-    Profile(ProfileQuestion),
 }
 
 /// Which clients.

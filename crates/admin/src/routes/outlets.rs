@@ -15,7 +15,7 @@ use crate::problem::Problem;
 /// The outlets of the configuration of the node that is asked, by name; 64 at most. Figures are those of outlets that are at this node.
 #[utoipa::path(get, path = "/api/v1/outlets", operation_id = "list_outlets", tag = "outlets", responses((status = 200, description = "All outlets", body = Page<OutletRow>)))]
 pub(super) async fn list(State(broker): State<Arc<dyn Broker>>) -> Json<Page<OutletRow>> {
-    Json(Page::whole(broker.outlets().list(), Vec::new()))
+    Json(Page::whole(broker.processes().outlets.list(), Vec::new()))
 }
 
 /// An outlet.
@@ -24,7 +24,7 @@ pub(super) async fn one(
     State(broker): State<Arc<dyn Broker>>,
     Segment(name): Segment<String>,
 ) -> Result<Json<OutletRow>, Problem> {
-    broker.outlets().one(&name).map(Json)
+    broker.processes().outlets.one(&name).map(Json)
 }
 
 /// Pauses an outlet: what is with its target is finished, and nothing more is given to it. Messages wait in the queue of its session. The pause
@@ -34,7 +34,7 @@ pub(super) async fn pause(
     State(broker): State<Arc<dyn Broker>>,
     Segment(name): Segment<String>,
 ) -> Result<StatusCode, Problem> {
-    broker.outlets().pause(name, true).await?;
+    broker.processes().outlets.pause(name, true).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -44,6 +44,6 @@ pub(super) async fn resume(
     State(broker): State<Arc<dyn Broker>>,
     Segment(name): Segment<String>,
 ) -> Result<StatusCode, Problem> {
-    broker.outlets().pause(name, false).await?;
+    broker.processes().outlets.pause(name, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }

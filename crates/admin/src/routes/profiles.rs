@@ -60,7 +60,7 @@ pub(super) async fn cpu(
         |text| text.parse::<bool>().ok(),
     )?;
     let lasts = Duration::from_secs(seconds.unwrap_or(SECONDS));
-    let profiles = broker.profiles();
+    let profiles = broker.processes().profiles;
     let profile = profiles.cpu(node, lasts).await?;
     turn.begin();
     // Another thread sends the answer; it does not make it.
@@ -98,7 +98,7 @@ pub(super) async fn threads(
     Segment(node): Segment<String>,
 ) -> Result<Json<ThreadsUsage>, Problem> {
     let node = member::segment(&broker, &node)?;
-    Ok(Json(broker.profiles().threads(node).await?))
+    Ok(Json(broker.processes().profiles.threads(node).await?))
 }
 
 /// What takes the memory of a node's process: each part counts its own now, and the rows together are the resident memory. One at a time (409). Any
@@ -110,5 +110,5 @@ pub(super) async fn memory(
     Segment(node): Segment<String>,
 ) -> Result<Json<MemoryProfile>, Problem> {
     let node = member::segment(&broker, &node)?;
-    Ok(Json(broker.profiles().memory(node).await?))
+    Ok(Json(broker.processes().profiles.memory(node).await?))
 }

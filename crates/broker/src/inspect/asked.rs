@@ -19,8 +19,8 @@ use admin::page::{self, Found, Missing, MissingReason};
 use admin::problem::{Kind, Problem};
 use admin::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Outlets, Profiles, QueueQuestion,
-    Range, Role, SessionQuestion, Traffic,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Processes, QueueQuestion, Range, Role,
+    SessionQuestion, Traffic,
 };
 use authorization::Action;
 use futures_util::FutureExt as _;
@@ -37,8 +37,6 @@ use tokio::time::Instant;
 
 use super::gather::SHORTEST;
 use super::known::{nobody, uncovered};
-use super::outlets::OwnOutlets;
-use super::profiles::NodeProfiles;
 use super::rules::Judged;
 use super::state::Inspect;
 use super::top::AskingTraffic;
@@ -55,9 +53,9 @@ const CLIENTS_OF_SUBSCRIPTIONS: u16 = 100;
 /// How soon is looked again whether a session has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The broker as the API sees it.
+/// The broker as the API sees it, with what it knows of processes.
 #[derive(Debug)]
-pub(crate) struct Asking(pub(crate) Arc<Inspect>);
+pub(crate) struct Asking(pub(super) Arc<Inspect>, pub(super) Processes);
 
 impl Broker for Asking {
     fn readiness(&self) -> (bool, Vec<String>) {
@@ -402,15 +400,8 @@ impl Broker for Asking {
         Arc::new(AskingTraffic(Arc::clone(&self.0)))
     }
 
-    fn profiles(&self) -> Arc<dyn Profiles> {
-        Arc::new(NodeProfiles(Arc::clone(&self.0)))
-    }
-
-    fn outlets(&self) -> Arc<dyn Outlets> {
-        Arc::new(OwnOutlets {
-            node: Arc::clone(&self.0.node),
-            outlets: Arc::clone(&self.0.outlets),
-        })
+    fn processes(&self) -> Processes {
+        self.1.clone()
     }
 
     fn queue(&self, question: QueueQuestion, range: Range) -> Asked<Found<QueuedMessage>> {

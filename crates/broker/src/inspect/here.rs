@@ -19,8 +19,8 @@ use super::rows::{self, Own};
 use super::state::{Inspect, LEFT};
 use super::wire::{ToApi as _, ToWire};
 use super::{
-    alarms, asked_profiles, events, failed_logins, groups, login, loops, lost, matching, node,
-    queues, retained, stores, subscribing, top,
+    alarms, events, failed_logins, groups, login, loops, lost, matching, node, queues, retained,
+    stores, subscribing, top,
 };
 use crate::history;
 use crate::listeners::Listening;
@@ -157,6 +157,9 @@ impl Inspect {
                 let watched = top::watched_here(&self.node, client_id).await?;
                 Answer::Messages(MessagesAnswer::Watched(watched))
             }
+            Question::Messages(MessagesQuestion::Profile(question)) => Answer::Messages(
+                MessagesAnswer::Profile(self.profiles.answer(question).await),
+            ),
             Question::Messages(question) => {
                 // It reads the disk, and may look at many topics or queues.
                 let walk = match looks_at_many(&question) {
@@ -185,9 +188,6 @@ impl Inspect {
             Question::Change(command) => {
                 let changed = node::change_here(self, command).await;
                 Answer::Change(changed.map_err(ToWire::to_wire))
-            }
-            Question::Profile(question) => {
-                Answer::Profile(asked_profiles::here(self, question).await)
             }
         })
     }
@@ -221,7 +221,8 @@ impl Inspect {
             | MessagesQuestion::Purge { .. }
             | MessagesQuestion::BusyClients { .. }
             | MessagesQuestion::BusyTopics { .. }
-            | MessagesQuestion::Watch { .. } => {
+            | MessagesQuestion::Watch { .. }
+            | MessagesQuestion::Profile(_) => {
                 unreachable!("the store and the loops are waited for elsewhere")
             }
         }

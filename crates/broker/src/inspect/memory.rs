@@ -18,10 +18,12 @@ use broker_core::inspect::{Held, Life, LoopMemory};
 use host::{Process, ResidentParts};
 use net::{CHUNK, CONNECTION_BYTES};
 use store::{InMemory, StoreMemory};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::loops;
-use super::state::Inspect;
+use crate::history::History;
+use crate::node::Node;
 
 /// Of a connected or absent client with a record in the session store, beside what its loop has: record, indices, deadline.
 const SESSION_RECORD: usize = 330;
@@ -36,45 +38,75 @@ const RETAINED_ENTRY: usize = 106;
 /// Buffers that an event loop keeps: one to read and one to write.
 const LOOP_BUFFERS: usize = 2 * CHUNK;
 
-/// All rows.
-pub(super) async fn profile(inspect: Arc<Inspect>) -> Result<MemoryProfile, Problem> {
-    let place = Arc::clone(&inspect.memory_counts).try_acquire_owned();
-    let place =
-        place.map_err(|_| Problem::new(Kind::Conflict, "the memory is being counted already"))?;
-    let node = &inspect.node;
-    let mut clients = LoopMemory::default();
-    for index in 0..node.stats.len() {
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let part = loops::memory(node, index, from).await;
-            let part = part.map_err(|_| failed("an event loop does not answer"))?;
-            next = part.next;
-            add(&mut clients, &part);
+/// The memory of this process.
+pub(super) struct OwnMemory {
+    node: Arc<Node>,
+    /// What people call the node.
+    name: String,
+    history: Arc<History>,
+    /// Asks the memory allocator what it holds; `None`: it says nothing.
+    allocator: fn() -> Option<AllocatorBytes>,
+    /// One count at a time.
+    counts: Arc<Semaphore>,
+}
+
+impl OwnMemory {
+    /// That of a node with a name, which keeps this history.
+    pub(super) fn new(
+        node: Arc<Node>,
+        name: String,
+        history: Arc<History>,
+        allocator: fn() -> Option<AllocatorBytes>,
+    ) -> Self {
+        Self {
+            node,
+            name,
+            history,
+            allocator,
+            counts: Arc::new(Semaphore::new(1)),
         }
     }
-    let asked = Arc::clone(&inspect);
-    let whole = spawn_blocking(move || {
-        // It counts to the end when nobody waits for it any more, and keeps its place as long.
-        let _place = place;
-        let parts = Process::own().resident_parts();
-        let store = asked.node.opened_store();
-        let store = store.map_or_else(StoreMemory::default, |store| store.memory.read());
-        Ok::<_, std::io::Error>((parts?, store, (asked.process.allocator)()))
-    });
-    let (parts, store, allocator) = whole.await.map_err(failed)?.map_err(failed)?;
-    let mut rows = Rows::default();
-    of_clients(&mut rows, &clients);
-    of_node(&mut rows, &inspect);
-    of_store(&mut rows, &store);
-    let sum = parts.sum();
-    rows.end(&parts, allocator.as_ref());
-    Ok(MemoryProfile {
-        node: NodeId(node.store().node()),
-        node_name: inspect.name.clone(),
-        resident_bytes: Amount(sum as u64),
-        allocator,
-        structures: rows.0,
-    })
+
+    /// All rows.
+    pub(super) async fn profile(self: Arc<Self>) -> Result<MemoryProfile, Problem> {
+        let place = Arc::clone(&self.counts).try_acquire_owned();
+        let place = place
+            .map_err(|_| Problem::new(Kind::Conflict, "the memory is being counted already"))?;
+        let node = &self.node;
+        let mut clients = LoopMemory::default();
+        for index in 0..node.stats.len() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let part = loops::memory(node, index, from).await;
+                let part = part.map_err(|_| failed("an event loop does not answer"))?;
+                next = part.next;
+                add(&mut clients, &part);
+            }
+        }
+        let asked = Arc::clone(&self);
+        let whole = spawn_blocking(move || {
+            // It counts to the end when nobody waits for it any more, and keeps its place as long.
+            let _place = place;
+            let parts = Process::own().resident_parts();
+            let store = asked.node.opened_store();
+            let store = store.map_or_else(StoreMemory::default, |store| store.memory.read());
+            Ok::<_, std::io::Error>((parts?, store, (asked.allocator)()))
+        });
+        let (parts, store, allocator) = whole.await.map_err(failed)?.map_err(failed)?;
+        let mut rows = Rows::default();
+        of_clients(&mut rows, &clients);
+        of_node(&mut rows, node, &self.history);
+        of_store(&mut rows, &store);
+        let sum = parts.sum();
+        rows.end(&parts, allocator.as_ref());
+        Ok(MemoryProfile {
+            node: NodeId(node.store().node()),
+            node_name: self.name.clone(),
+            resident_bytes: Amount(sum as u64),
+            allocator,
+            structures: rows.0,
+        })
+    }
 }
 
 pub(super) fn failed(error: impl fmt::Display) -> Problem {
@@ -188,8 +220,7 @@ fn of_clients(rows: &mut Rows, clients: &LoopMemory) {
     rows.counted("match_cache", clients.cache);
 }
 
-fn of_node(rows: &mut Rows, inspect: &Inspect) {
-    let node = &inspect.node;
+fn of_node(rows: &mut Rows, node: &Node, history: &History) {
     let open: u64 = node.rim.net.iter().map(|stats| stats.open.get()).sum();
     let open = usize::try_from(open).unwrap_or(usize::MAX);
     rows.estimated("connections", open, open.saturating_mul(CONNECTION_BYTES));
@@ -213,7 +244,7 @@ fn of_node(rows: &mut Rows, inspect: &Inspect) {
         },
     );
     let of = |(count, bytes)| Held { count, bytes };
-    rows.counted("history", of(inspect.history.held()));
+    rows.counted("history", of(history.held()));
     rows.counted("events", of(node.rim.events.held()));
 }
 

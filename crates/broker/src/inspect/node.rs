@@ -24,7 +24,7 @@ use store_state::retain::RetainedEnd;
 
 use super::state::Inspect;
 use super::wire::{ToApi as _, ToWire as _};
-use super::{gather, loops, profiles, rows, stores};
+use super::{gather, loops, rows, stores};
 use crate::eviction;
 use crate::history::{Reading, STEP_MS, Samples, cpu_s, until_next_ms};
 use crate::latency_metrics::{acknowledgements, deliveries};
@@ -171,7 +171,7 @@ pub(crate) async fn record_history(inspect: Arc<Inspect>) {
                 shards: shards_led(node),
             };
             inspect.history.record(reading, node.cluster_now_ms());
-            profiles::record_threads(&inspect);
+            inspect.profiles.record_threads();
         });
         if let Err(error) = sampled.await {
             tracing::error!(%error, "this node no longer records its history");

@@ -4,15 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admin::api::{AllocatorBytes, CpuProfile};
 use config::Listing;
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 use telemetry::Counts;
 use tokio::sync::Semaphore;
 
-use super::asked_profiles::AskedProfile;
-use super::recent_threads::RecentThreads;
+use super::own_profiles::{OwnProcess, OwnProfiles};
 use super::walks::Walks;
 use crate::alarms::Alarms;
 use crate::ban_file::BanFile;
@@ -32,25 +30,6 @@ const SCANS: usize = 2;
 /// What is left of a question's time when a node stops looking further.
 pub(super) const LEFT: Duration = Duration::from_millis(100);
 
-/// What only the program knows of its process.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnProcess {
-    /// Asks the memory allocator what it holds; `None`: it says nothing.
-    pub allocator: fn() -> Option<AllocatorBytes>,
-    /// Names the function at each place of a profile, in their order. It reads files. `None`: the machine has no symbols of the
-    /// profile's build.
-    pub functions: fn(&CpuProfile) -> Option<Vec<String>>,
-}
-
-impl Default for OwnProcess {
-    fn default() -> Self {
-        Self {
-            allocator: || None,
-            functions: |_| None,
-        }
-    }
-}
-
 /// Asks and answers.
 pub(crate) struct Inspect {
     pub(crate) node: Arc<Node>,
@@ -66,7 +45,7 @@ pub(crate) struct Inspect {
     pub(crate) outlets: Arc<Outlets>,
     pub(super) started: Instant,
     /// What it has counted in the last hour.
-    pub(super) history: History,
+    pub(super) history: Arc<History>,
     /// What the node is configured with.
     pub(super) settings: RwLock<Listing>,
     /// Of [`ANSWERS`].
@@ -74,15 +53,8 @@ pub(crate) struct Inspect {
     /// Of [`SCANS`].
     pub(super) scans: Semaphore,
     pub(super) walks: Walks,
-    pub(super) process: OwnProcess,
-    /// One count of the memory at a time.
-    pub(super) memory_counts: Arc<Semaphore>,
-    /// Symbols are read for one profile after the other: each takes some MB.
-    pub(super) symbol_readings: Arc<Semaphore>,
-    /// What the threads had used in the last minute.
-    pub(super) recent_threads: RecentThreads,
-    /// The CPU profile that another node has asked for.
-    pub(super) asked_profile: Arc<AskedProfile>,
+    /// Looks into the process.
+    pub(super) profiles: Arc<OwnProfiles>,
     /// Passwords of people are checked one after the other.
     pub(super) password_checks: Semaphore,
 }
@@ -128,6 +100,8 @@ impl Inspect {
             pushes,
             process,
         } = about;
+        let (started, history) = (Instant::now(), Arc::default());
+        let profiles = OwnProfiles::new(node, &name, started, &history, process);
         Arc::new(Self {
             registry: crate::metrics::registry(
                 Arc::clone(node),
@@ -143,17 +117,13 @@ impl Inspect {
             upgrade,
             alarms,
             outlets,
-            started: Instant::now(),
-            history: History::default(),
+            started,
+            history,
             settings: RwLock::default(),
             answers: Semaphore::new(ANSWERS),
             scans: Semaphore::new(SCANS),
             walks: Walks::default(),
-            process,
-            memory_counts: Arc::new(Semaphore::new(1)),
-            symbol_readings: Arc::new(Semaphore::new(1)),
-            recent_threads: RecentThreads::default(),
-            asked_profile: Arc::default(),
+            profiles: Arc::new(profiles),
             password_checks: Semaphore::new(1),
         })
     }

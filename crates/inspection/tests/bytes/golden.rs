@@ -114,7 +114,6 @@ fn question(question: &Question) -> &'static str {
         Question::ApiSession(_) => "api_session",
         Question::Acl(_) => "acl",
         Question::Change(_) => "change",
-        Question::Profile(question) => about_the_process(question),
     }
 }
 
@@ -135,6 +134,7 @@ fn about_messages(question: &MessagesQuestion) -> &'static str {
         MessagesQuestion::SessionDrops { .. } => "messages.session_drops",
         MessagesQuestion::Holders { .. } => "messages.holders",
         MessagesQuestion::Members(_) => "messages.members",
+        MessagesQuestion::Profile(question) => about_the_process(question),
     }
 }
 
@@ -161,7 +161,6 @@ fn answer(answer: &Answer) -> &'static str {
         Answer::ApiSession(_) => "api_session",
         Answer::Acl(_) => "acl",
         Answer::Change(_) => "change",
-        Answer::Profile(answer) => of_the_process(answer),
         Answer::Busy => "busy",
         Answer::Failed => "failed",
         Answer::NotKnown => "not_known",
@@ -170,21 +169,21 @@ fn answer(answer: &Answer) -> &'static str {
 
 fn about_the_process(question: &ProfileQuestion) -> &'static str {
     match question {
-        ProfileQuestion::Threads => "profile.threads",
-        ProfileQuestion::Memory => "profile.memory",
-        ProfileQuestion::BeginCpu { .. } => "profile.begin_cpu",
-        ProfileQuestion::Cpu { .. } => "profile.cpu",
+        ProfileQuestion::Threads => "messages.profile_threads",
+        ProfileQuestion::Memory => "messages.profile_memory",
+        ProfileQuestion::BeginCpu { .. } => "messages.profile_begin_cpu",
+        ProfileQuestion::Cpu { .. } => "messages.profile_cpu",
     }
 }
 
 fn of_the_process(answer: &Result<ProfileAnswer, Refusal>) -> &'static str {
     match answer {
-        Ok(ProfileAnswer::Threads(_)) => "profile.threads",
-        Ok(ProfileAnswer::Memory(_)) => "profile.memory",
-        Ok(ProfileAnswer::CpuBegun { .. }) => "profile.cpu_begun",
-        Ok(ProfileAnswer::CpuGoesOn) => "profile.cpu_goes_on",
-        Ok(ProfileAnswer::Cpu { .. }) => "profile.cpu_part",
-        Err(_) => "profile.refused",
+        Ok(ProfileAnswer::Threads(_)) => "messages.profile_threads",
+        Ok(ProfileAnswer::Memory(_)) => "messages.profile_memory",
+        Ok(ProfileAnswer::CpuBegun { .. }) => "messages.profile_cpu_begun",
+        Ok(ProfileAnswer::CpuGoesOn) => "messages.profile_cpu_goes_on",
+        Ok(ProfileAnswer::Cpu { .. }) => "messages.profile_cpu_part",
+        Err(_) => "messages.profile_refused",
     }
 }
 
@@ -204,6 +203,7 @@ fn of_messages(answer: &MessagesAnswer) -> &'static str {
         MessagesAnswer::Holders(_) => "messages.holders",
         MessagesAnswer::Members(_) => "messages.members",
         MessagesAnswer::Watched(_) => "messages.watched",
+        MessagesAnswer::Profile(answer) => of_the_process(answer),
         MessagesAnswer::NotKnown => "messages.not_known",
     }
 }

@@ -64,6 +64,7 @@ fn hash() -> TokenHash {
 /// Each question: with a value in each field, and with as little as there can be.
 pub(super) fn questions() -> Vec<(&'static str, Question)> {
     let messages = Question::Messages;
+    let profile = |question| messages(MessagesQuestion::Profile(question));
     vec![
         ("health", Question::Health),
         ("shards", Question::Shards),
@@ -400,17 +401,17 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
             Question::Change(NodeCommand::Evict { force: true }),
         ),
         (
-            "profile.threads",
-            Question::Profile(ProfileQuestion::Threads),
+            "messages.profile_threads",
+            profile(ProfileQuestion::Threads),
         ),
-        ("profile.memory", Question::Profile(ProfileQuestion::Memory)),
+        ("messages.profile_memory", profile(ProfileQuestion::Memory)),
         (
-            "profile.begin_cpu",
-            Question::Profile(ProfileQuestion::BeginCpu { seconds: 10 }),
+            "messages.profile_begin_cpu",
+            profile(ProfileQuestion::BeginCpu { seconds: 10 }),
         ),
         (
-            "profile.cpu",
-            Question::Profile(ProfileQuestion::Cpu {
+            "messages.profile_cpu",
+            profile(ProfileQuestion::Cpu {
                 profile: Amount(7),
                 from: Amount(524_288),
             }),
@@ -1570,7 +1571,8 @@ pub(super) fn cpu_profile() -> CpuProfile {
 }
 
 fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
-    let profile = |answer| Answer::Profile(Ok(answer));
+    let asked = |answer| Answer::Messages(MessagesAnswer::Profile(answer));
+    let profile = |answer| asked(Ok(answer));
     let thread = ThreadUsageRow {
         id: Amount(71),
         name: text("loop-0"),
@@ -1623,7 +1625,7 @@ fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
     };
     vec![
         (
-            "profile.threads",
+            "messages.profile_threads",
             profile(ProfileAnswer::Threads(ThreadsUsage {
                 node: node(),
                 node_name: text("n1"),
@@ -1636,7 +1638,7 @@ fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
             })),
         ),
         (
-            "profile.threads.least",
+            "messages.profile_threads.least",
             profile(ProfileAnswer::Threads(ThreadsUsage {
                 node: node(),
                 node_name: String::new(),
@@ -1651,11 +1653,11 @@ fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
             })),
         ),
         (
-            "profile.memory",
+            "messages.profile_memory",
             profile(ProfileAnswer::Memory(memory.clone())),
         ),
         (
-            "profile.memory.least",
+            "messages.profile_memory.least",
             profile(ProfileAnswer::Memory(MemoryProfile {
                 allocator: None,
                 structures: Vec::new(),
@@ -1663,20 +1665,23 @@ fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
             })),
         ),
         (
-            "profile.cpu_begun",
+            "messages.profile_cpu_begun",
             profile(ProfileAnswer::CpuBegun { profile: Amount(7) }),
         ),
-        ("profile.cpu_goes_on", profile(ProfileAnswer::CpuGoesOn)),
         (
-            "profile.cpu_part",
+            "messages.profile_cpu_goes_on",
+            profile(ProfileAnswer::CpuGoesOn),
+        ),
+        (
+            "messages.profile_cpu_part",
             profile(ProfileAnswer::Cpu {
                 text: cpu_profile().encode(),
                 more: true,
             }),
         ),
         (
-            "profile.refused",
-            Answer::Profile(Err(Refusal::Conflict(text("it is being counted already")))),
+            "messages.profile_refused",
+            asked(Err(Refusal::Conflict(text("it is being counted already")))),
         ),
     ]
 }

@@ -30,7 +30,7 @@ use crate::page::{Found, Missing, MissingReason};
 use crate::problem::{Kind, Problem};
 use crate::{
     ApiChange, Asked, Broker, ClientFilter, DropFilter, EventFilter, Gathered, Groups,
-    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Outlets, People, Profiles,
+    LoginAttempt, LoginSession, MetricsFormat, NodeCommand, Outlets, People, Processes, Profiles,
     QueueQuestion, Range, Role, SessionQuestion, Traffic,
 };
 
@@ -594,12 +594,11 @@ impl Broker for Fake {
         Arc::new(Idle)
     }
 
-    fn profiles(&self) -> Arc<dyn Profiles> {
-        Arc::new(Idle)
-    }
-
-    fn outlets(&self) -> Arc<dyn Outlets> {
-        Arc::new(Idle)
+    fn processes(&self) -> Processes {
+        Processes {
+            profiles: Arc::new(Idle),
+            outlets: Arc::new(Idle),
+        }
     }
 
     fn queues(&self, _: QueueOrder, _: usize, _: Duration) -> Asked<Gathered<Vec<QueueRow>>> {
