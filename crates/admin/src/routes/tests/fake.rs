@@ -15,7 +15,7 @@ use crate::api::{
     BusyRole, BusyTopic, Client, ClientRow, ClientState, Counts, CpuProfile, DecidedBy, DropRow,
     DropTotals, FailedLoginsRow, Gone, GroupMember, HolderRow, KnownBy, ListenerRow, Match,
     MatchCounts, MatchRequest, MemoryProfile, NewBan, NewSubscription, NodeChange, NodeRow,
-    OutletRow, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
+    OutletRow, OutletState, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
     SubscriptionChanged, SubscriptionRow, ThreadsUsage, Verdict, WatchedClient,
 };
 use crate::api::{
@@ -653,15 +653,31 @@ impl Groups for Idle {
 
 impl Outlets for Idle {
     fn list(&self) -> Vec<OutletRow> {
-        Vec::new()
+        vec![outlet()]
     }
 
-    fn one(&self, _: &str) -> Result<OutletRow, Problem> {
-        Err(Problem::new(Kind::NotFound, "there are no outlets"))
+    fn one(&self, name: &str) -> Result<OutletRow, Problem> {
+        let outlet = Some(outlet()).filter(|outlet| outlet.name == name);
+        outlet.ok_or_else(|| Problem::new(Kind::NotFound, "the only outlet is called a"))
     }
 
-    fn pause(&self, _: String, _: bool) -> Asked<()> {
-        async { Err(Problem::new(Kind::NotFound, "there are no outlets")) }.boxed()
+    fn pause(&self, name: String, _: bool) -> Asked<()> {
+        let known = self.one(&name).map(drop);
+        async { known }.boxed()
+    }
+}
+
+fn outlet() -> OutletRow {
+    OutletRow {
+        name: "a".to_owned(),
+        state: OutletState::Elsewhere,
+        paused: None,
+        node: Some(NodeId(8)),
+        target: "file".to_owned(),
+        place: "/var/lib/outlet".to_owned(),
+        filters: vec!["a/#".to_owned()],
+        dead_letter: None,
+        figures: None,
     }
 }
 
