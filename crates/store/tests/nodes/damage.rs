@@ -293,8 +293,10 @@ fn a_leader_whose_table_is_damaged_lets_another_node_lead() {
         assert_eq!(node.publish("news", &noise(seed)), Ok(1));
     }
     let table = cluster.folders[leader].path().join("inbox");
-    until("the messages are in the table", || {
-        holds_value(&table, 0, &noise(QUEUED))
+    // Until a checkpoint is over, what it writes is read from memory.
+    until("the messages are in the table only", || {
+        let unsaved = node.store.memory.read().unsaved_queues;
+        holds_value(&table, 0, &noise(QUEUED)) && unsaved.bytes == 0
     });
     flip_in_value(&table, 0, &noise(DAMAGED));
     // Two of three replicas are whole: nothing is lost, and nobody has to ask again.
