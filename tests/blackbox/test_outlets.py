@@ -292,6 +292,8 @@ def test_what_the_server_refuses_becomes_a_dead_letter_and_the_rest_goes_on(tmp_
             assert sink.texts() == [payload for payload in payloads if payload != "poison"]
             drained(broker)
             found = until(lambda: (f := figures(broker))["delivered"] == 18 and f)
+            # What was refused is no failure of the outlet.
+            assert found["failing_s"] is None
             assert (found["dead"], found["dead_letter_unclaimed"], found["refused"]) == (2, 0, 0)
 
 
@@ -319,16 +321,21 @@ def test_each_drop_has_its_reason(tmp_path):
 
 def test_a_pause_outlives_the_broker(tmp_path, keys):
     path, data = tmp_path / "out.ndjson", tmp_path / "data"
-    with Broker(config=with_keys(keys, to_file(path)), data_dir=data) as broker:
+    # The pause is a retained message, which no rule ends.
+    config = {**with_keys(keys, to_file(path)), "retain": {"maxAgeSeconds": 1}}
+    with Broker(config=config, data_dir=data) as broker:
         running(broker)
         publish(broker, numbered(1))
         until(lambda: texts(path) == numbered(1))
         assert post(broker, keys, "/api/v1/outlets/lake/pause")[0] == 204
         until(lambda: row(broker)["state"] == "paused")
         publish(broker, numbered(1, 1))
+        with broker.client() as client:
+            client.published("witness", b"x", qos=1, retain=True)
+        until(lambda: broker.api("/api/v1/retained?filter=witness")["items"] == [], what="the end of a retained message")
         broker.kill()
         broker.wait()
-    with Broker(config=with_keys(keys, to_file(path)), data_dir=data) as broker:
+    with Broker(config=config, data_dir=data) as broker:
         until(lambda: row(broker)["state"] == "paused")
         publish(broker, numbered(1, 2))
         until(lambda: figures(broker)["waiting_messages"] == 2, what=lambda: row(broker))
@@ -364,6 +371,21 @@ def test_a_reload_adds_changes_and_removes_outlets(tmp_path):
         broker.signal(signal.SIGHUP)
         until(lambda: broker.api("/api/v1/outlets")["items"] == [])
         until(lambda: broker.api("/api/v1/clients/$outlet%2Flake%2F0")["state"] != "connected")
+
+
+def test_an_outlet_begins_with_the_retained_messages_if_it_is_told_to(tmp_path):
+    path = tmp_path / "out.ndjson"
+    with Broker(config=configured()) as broker:
+        with broker.client() as client:
+            client.published("plant/a", b"kept", qos=1, retain=True)
+        config = to_file(path)
+        config["source"]["retained"] = True
+        broker.write_config(configured(config))
+        broker.signal(signal.SIGHUP)
+        until(lambda: texts(path) == ["kept"], what=lambda: broker.api("/api/v1/outlets"))
+        assert "position" in lines(path)[0] and lines(path)[0]["retain"]
+        publish(broker, ["next"])
+        until(lambda: texts(path) == ["kept", "next"], what=lambda: row(broker))
 
 
 def test_another_broker_gets_the_messages_and_its_outage_loses_none(tmp_path):

@@ -299,7 +299,7 @@ impl Pump {
         self.figures
     }
 
-    /// Why the last attempt failed; `None`: it did not.
+    /// Why the last attempt failed, also while the next one is made; `None`: it did not.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
@@ -366,7 +366,9 @@ impl Pump {
             unreachable!("a target that was not being opened is open");
         };
         (self.target_has, self.is_open) = (has, true);
-        self.last_error = None;
+        if self.sent == 0 {
+            self.last_error = None;
+        }
         self.phase = Phase::Idle;
         let mut sent = self.sent;
         for entry in &mut self.queue {

@@ -419,12 +419,12 @@ impl Worker {
         for heard in heard {
             match heard {
                 Heard::Message(item, answer) => {
-                    if item.position.is_some() {
-                        self.answers.extend(answer);
-                    } else if let Some(answer) = answer {
-                        // Above QoS 0 and in no queue: the node has not said where it stands.
-                        self.link.client().answer(answer);
+                    if answer.is_some() && item.position.is_none() {
+                        // Without it nobody could tell whether the target has the message; another connection gets it again.
+                        let why = "the node has not said where a message stands";
+                        return Some(Ended::Failed(why.to_owned()));
                     }
+                    self.answers.extend(answer);
                     self.pump.handle_item(*item, now());
                 }
                 Heard::Letter(outcome) => {

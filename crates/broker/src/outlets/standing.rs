@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use admin::cluster::NodeId;
-use outlets::{Definition, Doing, Report};
+use outlets::{Count, Definition, Doing, Report};
 
 /// Where an outlet is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,10 +57,10 @@ impl Standing {
 
     /// The process says what it does.
     pub(crate) fn handle_report(&mut self, report: Report, now: Instant) {
-        if report.last_error.is_none() {
-            self.failing_since = None;
-        } else {
+        if fails(&report) {
             self.failing_since.get_or_insert(now);
+        } else {
+            self.failing_since = None;
         }
         self.report = report;
     }
@@ -95,10 +95,18 @@ impl Standing {
     }
 }
 
+/// Whether something is tried again. A message that the target has refused is none: the others go on, and the error stays to be seen.
+fn fails(report: &Report) -> bool {
+    match report.doing {
+        Doing::Retrying => true,
+        Doing::Starting | Doing::Opening => report.last_error.is_some(),
+        Doing::Running => report.attempt > Count(1),
+        Doing::Paused | Doing::Fenced => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use outlets::Count;
-
     use super::*;
 
     #[test]
@@ -121,19 +129,29 @@ mod tests {
     }
 
     #[test]
-    fn an_outlet_fails_from_the_first_error_to_the_first_report_without_one() {
+    fn an_outlet_fails_while_something_is_tried_again() {
         let start = Instant::now();
         let later = start + std::time::Duration::from_secs(5);
         let mut standing = Standing::default();
         standing.handle_end(Some("killed".to_owned()), start);
         standing.handle_begin(ProcessId(1));
-        let failed = Report {
-            last_error: Some("refused".to_owned()),
+        let report = |doing, attempt, error: Option<&str>| Report {
+            doing,
+            attempt: Count(attempt),
+            last_error: error.map(str::to_owned),
             ..Report::default()
         };
-        standing.handle_report(failed, later);
-        assert_eq!(standing.failing_since, Some(start));
-        standing.handle_report(Report::default(), later);
+        for failing in [
+            report(Doing::Opening, 0, Some("refused")),
+            report(Doing::Retrying, 1, Some("late")),
+            // The next attempt hangs.
+            report(Doing::Running, 2, Some("late")),
+        ] {
+            standing.handle_report(failing, later);
+            assert_eq!(standing.failing_since, Some(start));
+        }
+        // A refused message among others.
+        standing.handle_report(report(Doing::Running, 0, Some("400")), later);
         assert_eq!(standing.failing_since, None);
     }
 }

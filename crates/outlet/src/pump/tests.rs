@@ -248,6 +248,8 @@ fn what_failed_is_tried_again_as_it_was_after_the_target_was_opened_again() {
     assert_eq!(actions(&mut pump), ["open"]);
     pump.handle_opened(None, until);
     assert_eq!(actions(&mut pump), ["deliver 1"]);
+    // A target that opens each time and then fails has failed all the while.
+    assert_eq!(pump.last_error(), Some("busy"));
     assert_eq!(
         pump.state(),
         State::Delivering {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::hmac;
 use bytes::Bytes;
 use http_body_util::Full;
-use http_client::{HttpClient, HttpError, read_headers, retry_after};
+use http_client::{HttpClient, read_headers, retry_after};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use outlet::{Delivery, Item, OpenError, Position, Refusal};
@@ -20,8 +20,8 @@ use crate::definition::{BodyForm, HttpDefinition, milliseconds};
 use crate::record::Record;
 use crate::secret::read_secret;
 
-/// Bytes of an answer that are read: it is only looked at for what it says.
-const LONGEST_ANSWER: usize = 64 * 1024;
+/// Bytes of the longest answer. A longer one counts as none, and its request is sent again: more than anybody says of a request.
+const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
 
 /// Characters of an answer that errors quote.
 const QUOTED: usize = 200;
@@ -169,8 +169,6 @@ impl HttpTarget {
         let deadline = Instant::now() + self.definition.timeout;
         match self.client.send(request, deadline).await {
             Ok(answer) => judge(answer.status(), answer.headers(), answer.body(), count),
-            // The server has spoken, and at length.
-            Err(error @ HttpError::TooLarge(_)) => retry(None, error.to_string()),
             Err(error) => retry(None, error.to_string()),
         }
     }

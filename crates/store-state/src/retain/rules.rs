@@ -35,7 +35,17 @@ pub struct RetainedLimits {
     pub bytes: Option<NonZero<u64>>,
 }
 
+/// Before topics between the broker and its outlets.
+const INTERNAL: &str = "$hmq/";
+
 impl RetainedRules {
+    /// Whether a topic is in no rule, and its message is kept for ever: people have not published it, and a pause of an outlet that
+    /// ended by its age would end unseen.
+    #[must_use]
+    pub fn is_exempt(topic: &str) -> bool {
+        topic.starts_with(INTERNAL)
+    }
+
     /// Whether all messages are kept.
     #[must_use]
     pub fn keep_all(&self) -> bool {
@@ -84,6 +94,8 @@ mod tests {
         assert_eq!(age("a/b/c"), NonZero::new(5));
         assert_eq!(age("x"), NonZero::new(7));
         assert_eq!(age("$x/y"), NonZero::new(9));
+        assert!(RetainedRules::is_exempt("$hmq/outlet/lake/paused"));
+        assert!(!RetainedRules::is_exempt("$hmqx") && !RetainedRules::is_exempt("hmq/x"));
         assert!(!rules.keep_all());
         let none = RetainedRules {
             rules: vec![rule("a/+", 0)],

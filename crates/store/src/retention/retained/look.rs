@@ -15,7 +15,8 @@ use std::sync::Arc;
 use mqtt_session::Timestamp;
 use store_state::Retention;
 use store_state::retain::{
-    RetainedAmount, RetainedAt, RetainedEnd, RetainedLimits, RetainedSince, RetainedView,
+    RetainedAmount, RetainedAt, RetainedEnd, RetainedLimits, RetainedRules, RetainedSince,
+    RetainedView,
 };
 
 use crate::retention::retained::ages::{Ages, Oldest};
@@ -100,6 +101,9 @@ impl Look {
 
     /// A message is looked at: why it is not kept any longer, if it is not.
     pub(crate) fn handle_message(&mut self, message: &RetainedView<'_>) -> Option<RetainedEnd> {
+        if RetainedRules::is_exempt(message.topic) {
+            return None;
+        }
         let place = self.retention.retained.place_of(message.topic);
         let found = self.rules.get_mut(place);
         let found = found.expect("each place has a rule, and the one behind the last has none");
