@@ -719,7 +719,7 @@ test("without a WebSocket listener, messages are published through the API", asy
   }
 });
 
-test("outlets: none, figures where they run, and a pause that is confirmed", async () => {
+test("outlets: none, figures that are known, and a pause that is confirmed", async () => {
   await at("#/outlets", async (page) => void (await until(page, ".empty >> text=docs/operate/outlets.md")));
   const { items: nodes } = await (await fetch(`http://127.0.0.1:${cluster.nodes[0].http}/api/v1/nodes`, { headers: { Authorization: `Bearer ${cluster.key}` } })).json();
   const nodeOf = (name: string) => nodes.find((one: any) => one.node_name === name).node;
@@ -746,7 +746,7 @@ test("outlets: none, figures where they run, and a pause that is confirmed", asy
       await until(page, ".answer >> text=/^4 outlets; hook fails; 1 outlet has no node, .* leader; 1 is paused\\.$/");
       await page.waitForFunction(() => document.querySelector('table[aria-label="Outlets"]')?.textContent?.includes("mq-2"));
       assert.match(await row("hook").innerText(), /retrying\s+http https:\/\/example.com\/in\s+mq-1\s+1,234\s+98,765\s+5\s+3\s+the server answers 503 \\u\{202e\}<b>/);
-      assert.match(await row("lake").innerText(), /at another node\s+file \/srv\/lake.ndjson\s+mq-2\s+–\s+–\s+–\s+–/);
+      assert.match(await row("lake").innerText(), /not known\s+file \/srv\/lake.ndjson\s+mq-2\s+–\s+–\s+–\s+–/);
       assert.match(await row("lost").innerText(), /no leader/);
       assert.deepEqual(await row("hook").locator("button").allInnerTexts(), ["Pause…"]);
       assert.deepEqual(await row("rest").locator("button").allInnerTexts(), ["Resume…"]);

@@ -393,11 +393,8 @@ pub struct Processes {
 
 /// What a broker knows of its outlets.
 pub trait Outlets: fmt::Debug + Send + Sync + 'static {
-    /// All of them, by name.
-    fn list(&self) -> Vec<OutletRow>;
-
-    /// One of them. The problem says that there is none of this name.
-    fn one(&self, name: &str) -> Result<OutletRow, Problem>;
+    /// All of them, by name, with what the nodes that run them say.
+    fn list(&self, budget: Duration) -> Asked<Gathered<Vec<OutletRow>>>;
 
     /// Pauses one, or ends its pause. The problem says that there is none of this name, or that the pause could not be kept.
     fn pause(&self, name: String, is_paused: bool) -> Asked<()>;

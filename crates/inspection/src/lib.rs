@@ -20,6 +20,7 @@ mod matching;
 pub mod merge;
 mod messages;
 mod node;
+mod outlet;
 mod part;
 mod position;
 mod profile;
@@ -52,6 +53,7 @@ pub use node::{
     Alarm, Counts, DrainProgress, HistoryPart, ListenerCertificate, ListenerRow, LoginSession,
     NodeHealth, Role, Setting, SettingPart,
 };
+pub use outlet::{OutletFigures, OutletHere, OutletState};
 pub use part::{ANSWER_BYTES, Part, few, short, size};
 pub use position::Position;
 pub use profile::{

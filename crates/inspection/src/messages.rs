@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Alarm, At, BigNumber, Limit, MembersPart, MembersQuestion, NodeId, ProfileAnswer,
+    Alarm, At, BigNumber, Limit, MembersPart, MembersQuestion, NodeId, OutletHere, ProfileAnswer,
     ProfileQuestion, Refusal, Sequence,
 };
 
@@ -90,6 +90,8 @@ pub enum MessagesQuestion {
     Members(MembersQuestion),
     /// What goes on inside its process.
     Profile(ProfileQuestion),
+    /// What the outlets do that are there.
+    Outlets,
 }
 
 /// What a node answers.
@@ -126,6 +128,8 @@ pub enum MessagesAnswer {
     Watched(Option<WatchedClient>),
     /// What goes on inside its process, or why it does not say it now.
     Profile(Result<ProfileAnswer, Refusal>),
+    /// What its outlets do.
+    Outlets(Vec<OutletHere>),
     /// It does not know the question.
     NotKnown,
 }

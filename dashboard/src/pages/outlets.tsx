@@ -44,7 +44,7 @@ export function Outlets() {
             {row.paused !== false && <Action needs="operator" onClick={() => setChange({ row, what: "resume" })}>Resume…</Action>}
           </span> },
         ]} />}
-      {rows.some((row) => row.figures === null) && <p class="soft small">The figures of an outlet, and whether it is paused, are known at the node that runs it: the dashboard of that node shows them.</p>}
+      {rows.some((row) => row.figures === null) && <p class="soft small">A node that runs an outlet does not say what the outlet does, or no node runs it: its figures, and whether it is paused, are not known.</p>}
       {chosen && <Details row={chosen} node={atNode(chosen)} />}
       {change && <Confirmation {...change} close={() => setChange(null)} done={(what) => { setTold(what); outlets.again(); }} />}
     </>
@@ -61,7 +61,7 @@ const shapes: Record<OutletRow["state"], string> = { starting: "connecting", ope
 
 function stateOf(row: OutletRow) {
   if (row.node === null) return <State is="down" say="no leader" />;
-  return <State is={shapes[row.state] ?? "away"} say={row.state === "elsewhere" ? "at another node" : row.state} />;
+  return <State is={shapes[row.state] ?? "away"} say={row.state === "elsewhere" ? "not known" : row.state} />;
 }
 
 function sentence(rows: OutletRow[]) {
@@ -113,7 +113,7 @@ function Details({ row, node }: { row: OutletRow; node: ComponentChildren }) {
           <Fact name="Last end">{figures ? <span class="wrap">{visible(figures.last_end ?? "none by itself")}</span> : unknown}</Fact>
         </dl></section>
       </div>
-      {figures && <p class="soft small">Counts are since the node started.</p>}
+      {figures && <p class="soft small">Counts are since the node that runs it started.</p>}
     </section>
   );
 }

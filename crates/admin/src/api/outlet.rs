@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::At;
+use super::{Amount, At};
 use crate::cluster::NodeId;
 
 /// What an outlet does.
@@ -22,18 +22,18 @@ pub enum OutletState {
     Paused,
     /// Another process has it.
     Fenced,
-    /// It is at another node, or at none: the inbox shard of its session has no leader.
+    /// It is at no node, as the inbox shard of its session has no leader, or at one that does not say what it does.
     Elsewhere,
 }
 
-/// An outlet, as the node that is asked knows it.
+/// An outlet of the configuration of the node that is asked.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OutletRow {
     /// Its name.
     pub name: String,
     /// What it does.
     pub state: OutletState,
-    /// Whether somebody has paused it; `null`: it is not at this node.
+    /// Whether somebody has paused it; `null`: the node that runs it does not say.
     pub paused: Option<bool>,
     /// The node that runs it, which leads the inbox shard of its session; `null`: the shard has no leader.
     pub node: Option<NodeId>,
@@ -45,37 +45,37 @@ pub struct OutletRow {
     pub filters: Vec<String>,
     /// The topic of its dead letters; `null`: what the target refuses is dropped.
     pub dead_letter: Option<String>,
-    /// Its figures; `null`: it is not at this node.
+    /// Its figures; `null`: the node that runs it does not say.
     pub figures: Option<OutletFigures>,
 }
 
-/// The figures of an outlet. Counts are since the node started.
+/// The figures of an outlet. Counts are since the node that runs it started.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OutletFigures {
     /// Messages that wait in the queue of its session, those included that its process has; `null`: there is no session yet.
-    pub lag_messages: Option<u64>,
+    pub lag_messages: Option<Amount>,
     /// Their bytes.
-    pub lag_bytes: Option<u64>,
+    pub lag_bytes: Option<Amount>,
     /// When the oldest one came, to a tenth of its age.
     pub oldest_at: Option<At>,
     /// Messages that the target has taken.
-    pub delivered: u64,
+    pub delivered: Amount,
     /// Messages that the target had already.
-    pub left_out: u64,
+    pub left_out: Amount,
     /// Attempts that failed.
-    pub retries: u64,
+    pub retries: Amount,
     /// Messages that became dead letters.
-    pub dead: u64,
+    pub dead: Amount,
     /// Dead letters that nobody subscribes to, and that are dropped.
-    pub dead_letter_unclaimed: u64,
+    pub dead_letter_unclaimed: Amount,
     /// Messages that the target refused, and that are dropped.
-    pub refused: u64,
+    pub refused: Amount,
     /// Messages that were dropped as they went in a circle of brokers; `delivered` counts them, too.
-    pub bridge_loop: u64,
+    pub bridge_loop: Amount,
     /// Messages in the memory of its process.
-    pub waiting_messages: u64,
+    pub waiting_messages: Amount,
     /// Number of the present attempt, from 1; 0: none is made.
-    pub attempt: u64,
+    pub attempt: Amount,
     /// The position of the last message that the target has taken.
     pub position: Option<String>,
     /// When that was.
@@ -85,11 +85,11 @@ pub struct OutletFigures {
     /// Why the last attempt failed; `null`: it did not.
     pub last_error: Option<String>,
     /// For how many seconds attempts have failed; `null`: they have not.
-    pub failing_s: Option<u64>,
+    pub failing_s: Option<Amount>,
     /// The number of its process in the system.
     pub process: Option<u32>,
     /// Processes that were started.
-    pub starts: u64,
+    pub starts: Amount,
     /// How the last process ended that did so by itself; `null`: none has.
     pub last_end: Option<String>,
 }

@@ -6,25 +6,39 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::input::Segment;
+use super::input::{BudgetParams, Params, Segment};
 use crate::api::OutletRow;
+use crate::api_state::Turn;
 use crate::backend::Broker;
 use crate::page::Page;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 
-/// The outlets of the configuration of the node that is asked, by name; 64 at most. Figures are those of outlets that are at this node.
-#[utoipa::path(get, path = "/api/v1/outlets", operation_id = "list_outlets", tag = "outlets", responses((status = 200, description = "All outlets", body = Page<OutletRow>)))]
-pub(super) async fn list(State(broker): State<Arc<dyn Broker>>) -> Json<Page<OutletRow>> {
-    Json(Page::whole(broker.processes().outlets.list(), Vec::new()))
+/// The outlets of the configuration of the node that is asked, by name, with the figures that the nodes that run them have; 64 at most.
+#[utoipa::path(get, path = "/api/v1/outlets", operation_id = "list_outlets", tag = "outlets", params(BudgetParams), responses((status = 200, description = "All outlets", body = Page<OutletRow>)))]
+pub(super) async fn list(
+    _turn: Turn,
+    State(broker): State<Arc<dyn Broker>>,
+    Params(budget): Params<BudgetParams>,
+) -> Result<Json<Page<OutletRow>>, Problem> {
+    let gathered = broker.processes().outlets.list(budget.budget()?).await?;
+    Ok(Json(gathered.page()))
 }
 
 /// An outlet.
-#[utoipa::path(get, path = "/api/v1/outlets/{name}", operation_id = "get_outlet", tag = "outlets", params(("name" = String, Path, description = "Its name")), responses((status = 200, description = "The outlet", body = OutletRow)))]
+#[utoipa::path(get, path = "/api/v1/outlets/{name}", operation_id = "get_outlet", tag = "outlets", params(("name" = String, Path, description = "Its name"), BudgetParams), responses((status = 200, description = "The outlet", body = OutletRow)))]
 pub(super) async fn one(
+    _turn: Turn,
     State(broker): State<Arc<dyn Broker>>,
     Segment(name): Segment<String>,
+    Params(budget): Params<BudgetParams>,
 ) -> Result<Json<OutletRow>, Problem> {
-    broker.processes().outlets.one(&name).map(Json)
+    let gathered = broker.processes().outlets.list(budget.budget()?).await?;
+    let row = gathered.all.into_iter().find(|row| row.name == name);
+    let unknown = || {
+        let why = format!("no outlet is called {name}; GET /api/v1/outlets lists them");
+        Problem::new(Kind::NotFound, why)
+    };
+    row.map(Json).ok_or_else(unknown)
 }
 
 /// Pauses an outlet: what is with its target is finished, and nothing more is given to it. Messages wait in the queue of its session. The pause

@@ -19,8 +19,8 @@ use super::rows::{self, Own};
 use super::state::{Inspect, LEFT};
 use super::wire::{ToApi as _, ToWire};
 use super::{
-    alarms, events, failed_logins, groups, login, loops, lost, matching, node, queues, retained,
-    stores, subscribing, top,
+    alarms, events, failed_logins, groups, login, loops, lost, matching, node, own_outlets, queues,
+    retained, stores, subscribing, top,
 };
 use crate::history;
 use crate::listeners::Listening;
@@ -160,6 +160,10 @@ impl Inspect {
             Question::Messages(MessagesQuestion::Profile(question)) => Answer::Messages(
                 MessagesAnswer::Profile(self.profiles.answer(question).await),
             ),
+            Question::Messages(MessagesQuestion::Outlets) => {
+                let rows = own_outlets::here(&self.node, &self.outlets);
+                Answer::Messages(MessagesAnswer::Outlets(rows))
+            }
             Question::Messages(question) => {
                 // It reads the disk, and may look at many topics or queues.
                 let walk = match looks_at_many(&question) {
@@ -222,7 +226,8 @@ impl Inspect {
             | MessagesQuestion::BusyClients { .. }
             | MessagesQuestion::BusyTopics { .. }
             | MessagesQuestion::Watch { .. }
-            | MessagesQuestion::Profile(_) => {
+            | MessagesQuestion::Profile(_)
+            | MessagesQuestion::Outlets => {
                 unreachable!("the store and the loops are waited for elsewhere")
             }
         }

@@ -31,6 +31,7 @@ mod messages;
 mod node;
 mod outlet_rim;
 mod outlets;
+mod own_outlets;
 mod own_profiles;
 mod own_threads;
 mod processes;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use admin::Processes;
 
 use super::asked::Asking;
-use super::outlets::OwnOutlets;
+use super::outlets::AllOutlets;
 use super::profiles::NodeProfiles;
 use super::state::Inspect;
 
@@ -15,10 +15,7 @@ use super::state::Inspect;
 pub(crate) fn asking(inspect: Arc<Inspect>) -> Asking {
     let processes = Processes {
         profiles: Arc::new(NodeProfiles(Arc::clone(&inspect))),
-        outlets: Arc::new(OwnOutlets {
-            node: Arc::clone(&inspect.node),
-            outlets: Arc::clone(&inspect.outlets),
-        }),
+        outlets: Arc::new(AllOutlets(Arc::clone(&inspect))),
     };
     Asking(inspect, processes)
 }

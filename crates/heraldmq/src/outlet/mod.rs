@@ -131,10 +131,10 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
         };
         let error = row.figures.as_ref().and_then(|f| f.last_error.clone());
         let cells = [
-            figure(|figures| figures.lag_messages),
-            figure(|figures| Some(figures.delivered)),
-            figure(|figures| Some(figures.dead)),
-            figure(|figures| Some(figures.refused + figures.dead_letter_unclaimed)),
+            figure(|figures| figures.lag_messages.map(|lag| lag.0)),
+            figure(|figures| Some(figures.delivered.0)),
+            figure(|figures| Some(figures.dead.0)),
+            figure(|figures| Some(figures.refused.0 + figures.dead_letter_unclaimed.0)),
         ];
         let [waiting, delivered, dead, dropped] = cells;
         table.row([

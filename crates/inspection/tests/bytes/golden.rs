@@ -85,10 +85,10 @@ fn each_question_and_each_answer_has_a_sample() {
 }
 
 /// Arms of [`question`], without that of questions about messages, and with those of [`about_messages`].
-const QUESTIONS: usize = 40;
+const QUESTIONS: usize = 41;
 
 /// Arms of [`answer`], as [`QUESTIONS`].
-const ANSWERS: usize = 44;
+const ANSWERS: usize = 45;
 
 fn question(question: &Question) -> &'static str {
     match question {
@@ -135,6 +135,7 @@ fn about_messages(question: &MessagesQuestion) -> &'static str {
         MessagesQuestion::Holders { .. } => "messages.holders",
         MessagesQuestion::Members(_) => "messages.members",
         MessagesQuestion::Profile(question) => about_the_process(question),
+        MessagesQuestion::Outlets => "messages.outlets",
     }
 }
 
@@ -204,6 +205,7 @@ fn of_messages(answer: &MessagesAnswer) -> &'static str {
         MessagesAnswer::Members(_) => "messages.members",
         MessagesAnswer::Watched(_) => "messages.watched",
         MessagesAnswer::Profile(answer) => of_the_process(answer),
+        MessagesAnswer::Outlets(_) => "messages.outlets",
         MessagesAnswer::NotKnown => "messages.not_known",
     }
 }

@@ -400,6 +400,7 @@ pub(super) fn questions() -> Vec<(&'static str, Question)> {
             "change.evict",
             Question::Change(NodeCommand::Evict { force: true }),
         ),
+        ("messages.outlets", messages(MessagesQuestion::Outlets)),
         (
             "messages.profile_threads",
             profile(ProfileQuestion::Threads),
@@ -1570,6 +1571,61 @@ pub(super) fn cpu_profile() -> CpuProfile {
     }
 }
 
+fn answers_about_outlets() -> Vec<(&'static str, Answer)> {
+    let asked = |here| Answer::Messages(MessagesAnswer::Outlets(vec![here]));
+    let least = OutletFigures {
+        lag_messages: None,
+        lag_bytes: None,
+        oldest_at: None,
+        delivered: Amount(1),
+        left_out: Amount(2),
+        retries: Amount(3),
+        dead: Amount(4),
+        dead_letter_unclaimed: Amount(5),
+        refused: Amount(6),
+        bridge_loop: Amount(7),
+        waiting_messages: Amount(8),
+        attempt: Amount(9),
+        position: None,
+        delivered_at: None,
+        batch_ms: None,
+        last_error: None,
+        failing_s: None,
+        process: None,
+        starts: Amount(10),
+        last_end: None,
+    };
+    let most = OutletFigures {
+        lag_messages: Some(Amount(11)),
+        lag_bytes: Some(Amount(12)),
+        oldest_at: Some(at()),
+        position: some("7.12"),
+        delivered_at: Some(at()),
+        batch_ms: Some(1.5),
+        last_error: some("429"),
+        failing_s: Some(Amount(13)),
+        process: Some(4_711),
+        last_end: some("killed"),
+        ..least.clone()
+    };
+    let here = |state, is_paused, figures| OutletHere {
+        name: text("lake"),
+        state,
+        is_paused,
+        figures,
+    };
+    vec![
+        (
+            "messages.outlets",
+            asked(here(OutletState::Retrying, true, most)),
+        ),
+        (
+            "messages.outlets.least",
+            asked(here(OutletState::Starting, false, least)),
+        ),
+    ]
+}
+
 fn answers_about_the_process() -> Vec<(&'static str, Answer)> {
     let asked = |answer| Answer::Messages(MessagesAnswer::Profile(answer));
     let profile = |answer| asked(Ok(answer));
@@ -1692,5 +1748,6 @@ pub(super) fn answers() -> Vec<(&'static str, Answer)> {
     all.extend(answers_about_clients());
     all.extend(answers_about_messages());
     all.extend(answers_about_the_process());
+    all.extend(answers_about_outlets());
     all
 }

@@ -49,6 +49,11 @@ structs! {
     api::NewSubscription {
         filter, qos, no_local, retain_as_published, retain_handling, identifier,
     }
+    api::OutletFigures {
+        lag_messages, lag_bytes, oldest_at, delivered, left_out, retries, dead,
+        dead_letter_unclaimed, refused, bridge_loop, waiting_messages, attempt, position,
+        delivered_at, batch_ms, last_error, failing_s, process, starts, last_end,
+    }
     api::ProfiledModule { path, build_id, is_program }
     api::ProfiledStack { thread, count, places }
     api::ProfiledThread { id, name }
@@ -70,6 +75,7 @@ enums! {
         SubscriptionAdded, SubscriptionRemoved, SessionBegun, SessionEnded, Other,
     }
     api::MemoryKnown { Counted, Estimated, Remainder }
+    api::OutletState { Starting, Opening, Running, Retrying, Paused, Fenced, Elsewhere }
     api::QueueOrder { Messages, Bytes, Age }
     api::SubjectState { Joining, Up, Draining, Leaving, Stopping, Silent, Down, Gone, Other }
     admin::Role { Viewer, Operator, Administrator }
