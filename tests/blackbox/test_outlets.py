@@ -11,6 +11,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import threading
 
 import pytest
 import yaml
@@ -223,6 +224,36 @@ def test_a_raw_body_is_the_payload(tmp_path):
             headers = sink.requests[0][2]
             assert headers["x-hmq-topic"] == "plant/%C3%BC%20b" and headers["x-hmq-qos"] == "1"
             assert "." in headers["x-hmq-position"]
+
+
+def test_requests_go_together_and_messages_of_a_topic_in_order(tmp_path):
+    topics = ["plant/slow", "plant/a", "plant/b", "plant/c"]
+    with HttpSink() as sink, Broker(tmp_path, configured(to_http(sink, body="raw", concurrency=3))) as broker:
+        held = threading.Event()
+        sink.answer = lambda body: held.wait(30) and 200 if body.startswith(b"slow") else 200
+        running(broker)
+        with broker.client() as client:
+            for number in range(20):
+                for topic in topics:
+                    client.published(topic, f"{topic[6:]} {number}".encode(), qos=1)
+        # Messages of other topics overtake the first one that has no answer, and none of its topic does.
+        until(lambda: len(sink.bodies) == 60, what=lambda: len(sink.bodies))
+        assert sink.together == 3
+        assert [body for _, _, _, body in sink.requests if body.startswith(b"slow")] == [b"slow 0"]
+        held.set()
+        drained(broker)
+        of = lambda name: [body for body in sink.bodies if body.startswith(name.encode())]  # noqa: E731
+        for topic in topics:
+            assert of(topic[6:]) == [f"{topic[6:]} {number}".encode() for number in range(20)]
+        # What the server has does not come again when another request fails.
+        sink.answers = [200, 503, 200]
+        publish(broker, ["x 0", "y 1", "z 2"], "plant/one")
+        for number, topic in enumerate(topics):
+            publish(broker, [f"last {number}"], topic)
+        drained(broker)
+        found = figures(broker)
+        assert found["retries"] == 1 and found["delivered"] == 87
+        assert len(sink.bodies) == len(set(sink.bodies)) == 87
 
 
 def test_a_server_that_fails_in_all_ways_gets_everything_in_order(tmp_path):

@@ -130,7 +130,7 @@ def test_each_kind_has_a_round_and_a_line(checkout):
     done = checkout.soak(SHORT, "--seed", 1)
     assert done.returncode == 0, done
     rows = checkout.rows
-    assert {row["kind"] for row in rows} == {"seeds", "chaos", "crash", "moves", "fuzz"}
+    assert {row["kind"] for row in rows} == {"seeds", "chaos", "crash", "moves", "outlets", "fuzz"}
     assert {row["verdict"] for row in rows} == {"kept"}
     lines = [line for line in done.stdout.splitlines() if line.startswith("20")]
     assert len(lines) == len(rows) and all(" kept, " in line for line in lines)
@@ -243,7 +243,7 @@ def test_a_base_seed_repeats_the_plan(checkout):
 
 def test_wrong_arguments_are_refused(checkout):
     for words, said in [
-        ((1, "seed"), "there is no kind seed; there are: seeds, chaos, crash, moves, fuzz, mutations, damage"),
+        ((1, "seed"), "there is no kind seed; there are: seeds, chaos, crash, moves, outlets, fuzz, mutations, damage"),
         ((0, "seeds"), "greater than 0"),
         (("nan",), "greater than 0"),
         (("soon",), "MINUTES"),

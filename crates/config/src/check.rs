@@ -9,7 +9,7 @@ use crate::{
     listener::{ListenerView, Place, WebSocketView},
     options::{
         ClientAuth, ClientClassConfig, ClusterConfig, Config, DEFAULT_CLASS, ForwardedHeader,
-        OutletConfig, OutletTargetConfig, ProxyConfig, ProxyUserName, ProxyVersion,
+        HttpBody, OutletConfig, OutletTargetConfig, ProxyConfig, ProxyUserName, ProxyVersion,
         RetainRuleConfig, SplitPolicy, SslConfig,
     },
 };
@@ -194,6 +194,9 @@ fn outlet_problem(outlet: &OutletConfig) -> Option<String> {
             "expected one target: `target.file.path`, `target.http.url` or `target.mqtt.url`"
                 .to_owned(),
         );
+    }
+    if http.concurrency > 1 && http.body != HttpBody::Raw {
+        return Some("target.http.concurrency: only requests with one message, `body: raw`, can be on their way together".to_owned());
     }
     let schemes = [
         ("target.http.url", &http.url, ["https://", "http://"]),

@@ -116,6 +116,15 @@ pub enum Delivery {
         /// For the dead letters.
         why: Arc<str>,
     },
+    /// It has some of them, and may take the others later: only for targets that keep no position, as for [`Delivery::Except`].
+    Part {
+        /// The places of those that it has, ascending; none of the batch, some, but not all.
+        done: Vec<usize>,
+        /// How long it asks to be left alone.
+        after: Option<Milliseconds>,
+        /// For those who look at the outlet.
+        why: Arc<str>,
+    },
     /// It may take them later. Whether it has them is not known.
     Retry {
         /// How long it asks to be left alone.
@@ -187,6 +196,8 @@ pub struct Pump {
     sent: usize,
     /// Bytes of the entries.
     bytes: usize,
+    /// Entries whose source is [`Source::Before`].
+    before: usize,
     /// What the target said that it has when it was opened last.
     target_has: Option<Position>,
     /// Entries at the front among which is one that the target refused without saying which.
@@ -268,6 +279,7 @@ impl Pump {
             queue: VecDeque::new(),
             sent: 0,
             bytes: 0,
+            before: 0,
             target_has: None,
             suspects: 0,
             halved: 0,
@@ -409,11 +421,11 @@ impl Pump {
             return;
         }
         let is_stored = item.position.is_some();
-        while let Some(at) = self
-            .queue
-            .iter()
-            .position(|entry| is_stored && entry.source == Source::Before)
-        {
+        while is_stored && self.before > 0 {
+            let mut sources = self.queue.iter().map(|entry| entry.source);
+            let at = sources.position(|source| source == Source::Before);
+            let at = at.expect("entries of before are counted");
+            self.before -= 1;
             let entry = &mut self.queue[at];
             if entry.item.position == item.position {
                 entry.source = Source::Here;
@@ -452,6 +464,7 @@ impl Pump {
         for entry in &mut self.queue {
             if entry.source == Source::Here {
                 entry.source = Source::Before;
+                self.before += 1;
             }
         }
     }
@@ -472,16 +485,37 @@ impl Pump {
             }
             Delivery::Refused { which, why } => self.handle_refusal(which, why, attempt, now),
             Delivery::Except { refused, why } => self.handle_refusals(&refused, why, attempt, now),
-            Delivery::Retry { after, why } => {
-                self.is_open = false;
-                if self.gives_up(now) {
-                    self.figures.retries += 1;
-                    self.refuse(self.sent, why, attempt, now);
-                } else {
-                    self.wait(attempt, after, why, Then::Open, now);
+            Delivery::Part { done, after, why } => {
+                assert!(
+                    done.len() < self.sent,
+                    "a target that has all messages says so"
+                );
+                self.finish_among(done.len(), |place| done.binary_search(&place).is_ok());
+                let goes_on = !done.is_empty();
+                if goes_on {
+                    self.first_try = now;
                 }
+                let attempt = if goes_on { Attempt::FIRST } else { attempt };
+                self.handle_retry(after, why, attempt, now);
             }
+            Delivery::Retry { after, why } => self.handle_retry(after, why, attempt, now),
             Delivery::Fenced => self.fence(),
+        }
+    }
+
+    fn handle_retry(
+        &mut self,
+        after: Option<Milliseconds>,
+        why: Arc<str>,
+        attempt: Attempt,
+        now: Milliseconds,
+    ) {
+        self.is_open = false;
+        if self.gives_up(now) {
+            self.figures.retries += 1;
+            self.refuse(self.sent, why, attempt, now);
+        } else {
+            self.wait(attempt, after, why, Then::Open, now);
         }
     }
 
@@ -533,17 +567,21 @@ impl Pump {
             !refused.is_empty() && refused.iter().all(|place| *place < self.sent),
             "a target refuses a message that it was not given"
         );
+        let delivered = self.sent - refused.len();
+        self.finish_among(delivered, |place| refused.binary_search(&place).is_err());
+        self.refuse(self.sent, why, attempt, now);
+    }
+
+    /// The target has those messages of the batch, so many, whose places are said to be among them.
+    fn finish_among(&mut self, count: usize, is_delivered: impl Fn(usize) -> bool) {
         let unfinished = self.queue.iter_mut().filter(|entry| !entry.is_finished);
         for (place, entry) in unfinished.take(self.sent).enumerate() {
-            if !refused.contains(&place) {
-                entry.is_finished = true;
-                self.figures.delivered += 1;
-            }
+            entry.is_finished = is_delivered(place);
         }
+        self.figures.delivered += count;
+        self.sent -= count;
         self.suspects = 0;
-        self.sent = refused.len();
         self.acknowledge();
-        self.refuse(self.sent, why, attempt, now);
     }
 
     /// What became of a dead letter.
@@ -608,6 +646,13 @@ impl Pump {
             0 => messages.max(1),
             suspects => self.halved.clamp(1, suspects),
         };
+        let first = self.unfinished().next().map(|first| first.item.received);
+        let is_due = first.is_some_and(|first| now >= first.after(linger));
+        let is_large = self.queue.len() >= most || self.bytes >= bytes.min(self.options.memory);
+        if !is_due && !is_large && self.suspects == 0 {
+            // Each message comes by here: what follows looks at all of a batch.
+            return;
+        }
         let (mut count, mut sum, mut is_full) = (0, 0, self.suspects > 0);
         for entry in self.unfinished() {
             let size = entry.item.bytes();
@@ -619,10 +664,6 @@ impl Pump {
             sum += size;
         }
         is_full |= count == most || sum >= bytes || self.bytes >= self.options.memory;
-        let is_due = self
-            .unfinished()
-            .next()
-            .is_some_and(|first| now >= first.item.received.after(linger));
         if count > 0 && (is_full || is_due) {
             self.sent = count;
             self.first_try = now;
@@ -701,7 +742,7 @@ impl Pump {
         self.phase = Phase::Fenced;
         self.actions.clear();
         self.queue.clear();
-        (self.sent, self.bytes, self.suspects) = (0, 0, 0);
+        (self.sent, self.bytes, self.before, self.suspects) = (0, 0, 0, 0);
     }
 
     /// The target has the whole batch.

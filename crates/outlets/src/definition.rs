@@ -82,6 +82,10 @@ pub struct HttpDefinition {
     pub ca_file: Option<PathBuf>,
     /// How long an answer may take.
     pub timeout: Duration,
+    /// Requests with one message that are on their way at the same time.
+    pub concurrency: MessageCount,
+    /// What messages have in common that arrive in their order, a template.
+    pub order_key: String,
 }
 
 /// What an HTTP request has.
@@ -123,10 +127,11 @@ impl Definition {
     pub fn of(outlet: &OutletConfig) -> Option<Self> {
         let name = outlet.name.clone()?;
         let target = target(outlet, &name)?;
-        let is_raw = matches!(
+        let goes_alone = matches!(
             &target,
             TargetDefinition::Http(HttpDefinition {
                 body: BodyForm::Raw,
+                concurrency: MessageCount(1),
                 ..
             })
         );
@@ -138,7 +143,7 @@ impl Definition {
             keep: outlet.source.keep,
             retained: outlet.source.retained,
             target,
-            batch_messages: MessageCount(if is_raw { 1 } else { batch.messages }),
+            batch_messages: MessageCount(if goes_alone { 1 } else { batch.messages }),
             batch_bytes: Size(batch.bytes),
             linger: batch.linger,
             memory: Size(outlet.memory),
@@ -212,6 +217,8 @@ fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
             secret_file: http.secret_file.clone(),
             ca_file: http.ca_file.clone(),
             timeout: http.timeout,
+            concurrency: MessageCount(http.concurrency),
+            order_key: http.order_key.clone(),
         }));
     }
     let url = mqtt.url.clone()?;

@@ -11,7 +11,7 @@ class HttpSink:
 
     `answers` are given in turn, then `answer`: a status, or a function of the body that gives one; with a pair, headers go along.
     `"reset"` closes the connection without an answer before the body is kept, `"late"` keeps the body first. `hold` cleared:
-    nothing is answered until it is set."""
+    nothing is answered until it is set. `together`: the most requests that have waited for an answer at the same time."""
 
     def __init__(self, authority=None, port=0, host="127.0.0.1"):
         self.answer = 200
@@ -21,6 +21,9 @@ class HttpSink:
         self.hold = threading.Event()
         self.hold.set()
         self.arrived = 0
+        self.waiting = 0
+        self.together = 0
+        self.lock = threading.Lock()
         sink = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -33,6 +36,9 @@ class HttpSink:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
                 sink.arrived += 1
+                with sink.lock:
+                    sink.waiting += 1
+                    sink.together = max(sink.together, sink.waiting)
                 sink.hold.wait()
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 sink.requests.append((self.command, self.path, headers, body))
@@ -42,6 +48,8 @@ class HttpSink:
                 status, extra = answer if isinstance(answer, tuple) else (answer, {})
                 if status in (200, "late"):
                     sink.bodies.append(body)
+                with sink.lock:
+                    sink.waiting -= 1
                 if isinstance(status, str):
                     self.close_connection = True
                     return

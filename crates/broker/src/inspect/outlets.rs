@@ -62,11 +62,7 @@ impl Outlets for AllOutlets {
 type Said = BTreeMap<NodeId, Vec<OutletHere>>;
 
 /// Asks the nodes that run some of these outlets.
-async fn ask(
-    inspect: &Arc<Inspect>,
-    rows: &[OutletRow],
-    budget: Duration,
-) -> (Said, Vec<Missing>) {
+async fn ask(inspect: &Arc<Inspect>, rows: &[OutletRow], budget: Duration) -> (Said, Vec<Missing>) {
     let mut others: Vec<NodeId> = rows
         .iter()
         .filter(|row| row.figures.is_none())

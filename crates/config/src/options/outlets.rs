@@ -69,6 +69,10 @@ options! {
         live "caFile" => ca_file: Option<PathBuf>;
         /// How long an answer may take.
         live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+        /// With `raw`: how many requests are on their way at the same time, each with one message. 1: all messages arrive in their order.
+        live "concurrency" => concurrency: u32 = 1, range 1..=256;
+        /// With more than one request at the same time: messages of one key arrive in their order. A template.
+        live "orderKey" => order_key: String = "${topic}".to_owned();
     }
 
     /// Messages are published at another MQTT broker: docs/operate/outlets-mqtt.md.

@@ -47,6 +47,14 @@ fn retry() -> Delivery {
     }
 }
 
+fn part(done: &[usize]) -> Delivery {
+    Delivery::Part {
+        done: done.to_vec(),
+        after: None,
+        why: why(),
+    }
+}
+
 fn refused(which: Refusal) -> Delivery {
     Delivery::Refused { which, why: why() }
 }
@@ -103,6 +111,7 @@ enum Input {
     Retry,
     Refused,
     Except,
+    Part,
     Fence,
     Letter,
     LetterFails,
@@ -129,6 +138,7 @@ const TRANSITIONS: &[(Is, Input, Is)] = &[
     (Is::Delivering, Input::Retry, Is::Waiting),
     (Is::Delivering, Input::Refused, Is::Letting),
     (Is::Delivering, Input::Except, Is::Letting),
+    (Is::Delivering, Input::Part, Is::Waiting),
     (Is::Delivering, Input::Fence, Is::Fenced),
     (Is::Delivering, Input::Item, Is::Delivering),
     (Is::Delivering, Input::Pause, Is::Delivering),
@@ -203,6 +213,7 @@ fn states_follow_the_table() {
                     now,
                 );
             }
+            Input::Part => pump.handle_delivery(part(&[]), now),
             Input::Fence => pump.handle_delivery(Delivery::Fenced, now),
             Input::Letter => pump.handle_letter(LetterOutcome::Stored, now),
             Input::LetterFails => pump.handle_letter(LetterOutcome::Failed(why()), now),
@@ -288,6 +299,38 @@ fn refused_messages_among_others_become_dead_letters_one_by_one() {
     assert_eq!(actions(&mut pump), ["ack 1"]);
     let figures = pump.figures();
     assert_eq!((figures.delivered, figures.dead), (Total(1), Total(2)));
+}
+
+#[test]
+fn what_the_target_has_of_a_batch_is_not_tried_again() {
+    let give_up = Some(Milliseconds(60_000));
+    let mut pump = Pump::new(Options { give_up, ..OPTIONS }, 7);
+    let now = Milliseconds(0);
+    pump.handle_opened(None, now);
+    for sequence in 1..=4 {
+        pump.handle_item(item(sequence), now);
+    }
+    assert_eq!(actions(&mut pump), ["open", "deliver 1,2,3"]);
+    pump.handle_delivery(part(&[0, 2]), Milliseconds(59_000));
+    // Acknowledgements are in the order of the session.
+    assert_eq!(actions(&mut pump), ["ack 1"]);
+    assert_eq!(pump.figures().delivered, Total(2));
+    let until = pump.poll_deadline().unwrap();
+    assert!(until < Milliseconds(60_300), "the first pause: {until:?}");
+    pump.handle_deadline(until);
+    pump.handle_opened(None, until);
+    assert_eq!(actions(&mut pump), ["open", "deliver 2"]);
+    // It has taken some, so what is left is not given up yet.
+    pump.handle_delivery(part(&[]), Milliseconds(60_500));
+    let later = Milliseconds(118_000);
+    pump.handle_deadline(later);
+    pump.handle_opened(None, later);
+    assert_eq!(actions(&mut pump), ["open", "deliver 2"]);
+    pump.handle_delivery(part(&[]), Milliseconds(119_000));
+    assert_eq!(actions(&mut pump), ["letter 2"]);
+    pump.handle_letter(LetterOutcome::Stored, Milliseconds(119_000));
+    pump.handle_deadline(Milliseconds(119_000));
+    assert_eq!(actions(&mut pump), ["ack 2", "open"]);
 }
 
 #[test]
@@ -545,6 +588,13 @@ impl World {
                         // The target has it, and its answer is lost.
                         self.at_target.extend(sequences(&batch));
                         retry()
+                    }
+                    (None, 80..120) if !self.keeps_positions && batch.len() > 1 => {
+                        let done: Vec<usize> =
+                            (0..batch.len()).filter(|place| place % 2 == 1).collect();
+                        let taken = done.iter().map(|place| sequence(&batch[*place]));
+                        self.at_target.extend(taken);
+                        part(&done)
                     }
                     (None, _) => {
                         self.at_target.extend(sequences(&batch));

@@ -9,13 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::hmac;
 use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http_body_util::Full;
 use http_client::{HttpClient, read_headers, retry_after};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
-use outlet::{Delivery, Item, OpenError, Position, Refusal};
+use outlet::{Delivery, Item, Milliseconds, OpenError, Position, Refusal, Template};
 use tokio::time::Instant;
 
+use super::by_key::ByKey;
 use crate::definition::{BodyForm, HttpDefinition, milliseconds};
 use crate::record::Record;
 use crate::secret::read_secret;
@@ -31,6 +33,8 @@ pub(crate) struct HttpTarget {
     name: HeaderValue,
     definition: HttpDefinition,
     record: Option<Record>,
+    /// What messages have in common that are sent one after the other, if several requests are on their way.
+    order_key: Option<Template>,
     client: HttpClient,
     headers: HeaderMap,
     key: Option<hmac::Key>,
@@ -49,10 +53,13 @@ impl HttpTarget {
             (None, BodyForm::Raw) => None,
             (record, _) => Some(Record::new(record.as_deref()).map_err(|error| error.to_string())?),
         };
+        let order_key = Template::parse(&definition.order_key);
+        let order_key = order_key.map_err(|error| format!("orderKey: {error}"))?;
         let mut target = Self {
             name: HeaderValue::from_str(name).map_err(|error| error.to_string())?,
             definition: definition.clone(),
             record,
+            order_key: Some(order_key).filter(|_| definition.concurrency.0 > 1),
             client: HttpClient::open(
                 &definition.url,
                 definition.ca_file.as_deref(),
@@ -85,6 +92,43 @@ impl HttpTarget {
     }
 
     pub(crate) async fn deliver(&mut self, batch: &[Arc<Item>]) -> Delivery {
+        match &self.order_key {
+            Some(order_key) => self.deliver_each(batch, order_key).await,
+            None => self.deliver_all(batch).await,
+        }
+    }
+
+    /// Each message has a request of its own, and several are on their way.
+    async fn deliver_each(&self, batch: &[Arc<Item>], order_key: &Template) -> Delivery {
+        // One without a key is refused when its turn comes.
+        let keys = batch.iter().map(|item| order_key.render(item));
+        let keys: Vec<Option<String>> = keys.map(Result::ok).collect();
+        let mut order = ByKey::new(keys.iter().map(|key| key.clone().unwrap_or_default()));
+        let (mut running, mut progress) = (FuturesUnordered::new(), Progress::default());
+        loop {
+            while progress.again.is_none()
+                && running.len() < self.definition.concurrency.0 as usize
+                && let Some(place) = order.poll()
+            {
+                let (item, has_key) = (&batch[place], keys[place].is_some());
+                running.push(async move {
+                    let delivery = match has_key {
+                        true => self.deliver_all(std::slice::from_ref(item)).await,
+                        false => refused("the message has no `orderKey`".into()),
+                    };
+                    (place, delivery)
+                });
+            }
+            let Some((place, delivery)) = running.next().await else {
+                return progress.delivery();
+            };
+            progress.handle(place, delivery);
+            order.handle_finished(place);
+        }
+    }
+
+    /// The messages have one request.
+    async fn deliver_all(&self, batch: &[Arc<Item>]) -> Delivery {
         let body = self.body(batch);
         let sent = match body.count {
             0 => Delivery::All,
@@ -190,6 +234,60 @@ impl HttpTarget {
     }
 }
 
+/// What became of the messages of a batch that have a request each.
+#[derive(Debug, Default)]
+struct Progress {
+    done: Vec<usize>,
+    refused: Vec<usize>,
+    refusal: Option<Arc<str>>,
+    /// Something is to be tried again: after how long at least, and why.
+    again: Option<(Option<Milliseconds>, Arc<str>)>,
+}
+
+impl Progress {
+    fn handle(&mut self, place: usize, delivery: Delivery) {
+        match delivery {
+            Delivery::All => self.done.push(place),
+            Delivery::Refused { why, .. } => {
+                self.refused.push(place);
+                self.refusal = Some(why);
+            }
+            Delivery::Retry { after, why } => {
+                let longest = self.again.take().and_then(|(after, _)| after);
+                self.again = Some((after.max(longest), why));
+            }
+            Delivery::Except { .. } | Delivery::Part { .. } | Delivery::Fenced => {
+                unreachable!("a request with one message has another outcome")
+            }
+        }
+    }
+
+    /// What the pump is told. A message that was refused beside one that is tried again is tried again, too.
+    fn delivery(mut self) -> Delivery {
+        self.done.sort_unstable();
+        self.refused.sort_unstable();
+        match (self.again, self.refusal) {
+            (Some((after, why)), _) => Delivery::Part {
+                done: self.done,
+                after,
+                why,
+            },
+            (None, Some(why)) => Delivery::Except {
+                refused: self.refused,
+                why,
+            },
+            (None, None) => Delivery::All,
+        }
+    }
+}
+
+fn refused(why: Arc<str>) -> Delivery {
+    Delivery::Refused {
+        which: Refusal::At(0),
+        why,
+    }
+}
+
 fn retry(after: Option<Duration>, why: String) -> Delivery {
     Delivery::Retry {
         after: after.map(milliseconds),
@@ -256,6 +354,49 @@ mod tests {
     #[test]
     fn a_header_has_visible_characters_only() {
         assert_eq!(visible("a/b ü%\n"), "a/b%20%C3%BC%25%0A");
+    }
+
+    #[test]
+    fn what_a_server_has_is_told_beside_what_it_is_to_be_given_again() {
+        let of = |deliveries: Vec<(usize, Delivery)>| {
+            let mut progress = Progress::default();
+            for (place, delivery) in deliveries {
+                progress.handle(place, delivery);
+            }
+            progress.delivery()
+        };
+        let why: Arc<str> = "why".into();
+        let again = |after| Delivery::Retry {
+            after,
+            why: Arc::clone(&why),
+        };
+        let no = || refused(Arc::clone(&why));
+        assert_eq!(
+            of(vec![(1, Delivery::All), (0, Delivery::All)]),
+            Delivery::All
+        );
+        assert_eq!(
+            of(vec![(2, no()), (1, Delivery::All), (0, no())]),
+            Delivery::Except {
+                refused: vec![0, 2],
+                why: Arc::clone(&why),
+            }
+        );
+        let after = Some(Milliseconds(7));
+        let mixed = vec![
+            (3, again(after)),
+            (2, Delivery::All),
+            (1, no()),
+            (0, again(None)),
+        ];
+        assert_eq!(
+            of(mixed),
+            Delivery::Part {
+                done: vec![2],
+                after,
+                why,
+            }
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The targets that there are.
 
+mod by_key;
 pub(crate) mod file;
 pub(crate) mod http;
 pub(crate) mod mqtt;
