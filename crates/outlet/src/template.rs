@@ -2,7 +2,7 @@
 //!
 //! | Written | Stands for |
 //! |---|---|
-//! | `${topic}`, `${topic[n]}` | the topic, its level n, from 0 |
+//! | `${topic}`, `${topic[n]}`, `${topic[n..]}` | the topic, its level n, from 0, its levels from n on |
 //! | `${payload}` | the payload, which must be UTF-8 |
 //! | `${payload./a/b}` | a value in a payload of JSON, by its JSON pointer (RFC 6901): a string as it is, else as JSON |
 //! | `${property.NAME}` | the first User Property of that name |
@@ -36,6 +36,7 @@ enum Part {
 enum Piece {
     Topic,
     Level(usize),
+    LevelsFrom(usize),
     Payload,
     Pointer(Box<str>),
     Property(Box<str>),
@@ -63,7 +64,7 @@ impl fmt::Display for ParseTemplateError {
             Self::Open(rest) => write!(f, "${{{rest} has no }}"),
             Self::Unknown(piece) => write!(
                 f,
-                "a message has no {piece}: topic, topic[n], payload, payload./json/pointer, property.NAME, qos, retain, time or position"
+                "a message has no {piece}: topic, topic[n], topic[n..], payload, payload./json/pointer, property.NAME, qos, retain, time or position"
             ),
         }
     }
@@ -121,6 +122,15 @@ impl Template {
         Ok(Self(parts))
     }
 
+    /// The texts between its pieces, and whether each stands at the beginning.
+    pub fn texts(&self) -> impl Iterator<Item = (bool, &str)> {
+        let parts = self.0.iter().enumerate();
+        parts.filter_map(|(place, part)| match part {
+            Part::Text(text) => Some((place == 0, &**text)),
+            Part::Piece { .. } => None,
+        })
+    }
+
     /// What it says of a message. The payload is parsed once, if a value in it is named.
     ///
     /// # Errors
@@ -163,8 +173,10 @@ fn piece(name: &str) -> Option<Piece> {
                 .strip_prefix("property.")
                 .filter(|name| !name.is_empty());
             return level
-                .and_then(|level| level.parse().ok())
-                .map(Piece::Level)
+                .and_then(|level| match level.strip_suffix("..") {
+                    Some(first) => first.parse().ok().map(Piece::LevelsFrom),
+                    None => level.parse().ok().map(Piece::Level),
+                })
                 .or_else(|| pointer.map(|pointer| Piece::Pointer(pointer.into())))
                 .or_else(|| property.map(|name| Piece::Property(name.into())));
         }
@@ -177,6 +189,7 @@ impl fmt::Display for Piece {
         match self {
             Self::Topic => f.write_str("topic"),
             Self::Level(level) => write!(f, "topic[{level}]"),
+            Self::LevelsFrom(first) => write!(f, "topic[{first}..]"),
             Self::Payload => f.write_str("payload of UTF-8"),
             Self::Pointer(pointer) => write!(f, "payload.{pointer}"),
             Self::Property(name) => write!(f, "property.{name}"),
@@ -202,6 +215,13 @@ fn value<'a>(
     match piece {
         Piece::Topic => Some(Cow::Borrowed(&*item.topic)),
         Piece::Level(level) => item.topic.split('/').nth(*level).map(Cow::Borrowed),
+        Piece::LevelsFrom(first) => {
+            let mut rest = &*item.topic;
+            for _ in 0..*first {
+                (_, rest) = rest.split_once('/')?;
+            }
+            Some(Cow::Borrowed(rest))
+        }
         Piece::Payload => std::str::from_utf8(&item.payload).ok().map(Cow::Borrowed),
         Piece::Pointer(pointer) => {
             let json = json.get_or_insert_with(|| serde_json::from_slice(&item.payload).ok());
@@ -262,6 +282,11 @@ mod tests {
             ("plain }{ text", "plain }{ text"),
             ("${topic}", "plant/7/state"),
             ("plant.${topic[1]}-${topic[0]}", "plant.7-plant"),
+            (
+                "${topic[0..]} ${topic[1..]} ${topic[2..]}",
+                "plant/7/state 7/state state",
+            ),
+            ("${topic[3..]:-none}", "none"),
             ("${payload./device}", "d-1"),
             (
                 "${payload./values/temp},${payload./values/on},${payload./list/1}",
@@ -285,6 +310,7 @@ mod tests {
     fn a_message_without_a_piece_is_not_rendered() {
         for (text, payload, expected) in [
             ("${topic[3]}", &b""[..], "the message has no topic[3]"),
+            ("${topic[3..]}", b"", "the message has no topic[3..]"),
             ("${payload}", b"\xff", "the message has no payload of UTF-8"),
             ("${payload./a}", b"no json", "the message has no payload./a"),
             ("${payload./a}", b"{}", "the message has no payload./a"),
@@ -312,6 +338,8 @@ mod tests {
             ("a ${topic", "${topic has no }"),
             ("${payload.a}", "a message has no payload.a: "),
             ("${topic[-1]}", "a message has no topic[-1]: "),
+            ("${topic[..]}", "a message has no topic[..]: "),
+            ("${topic[1..2]}", "a message has no topic[1..2]: "),
             ("${property.}", "a message has no property.: "),
             ("${}", "a message has no : "),
         ] {
