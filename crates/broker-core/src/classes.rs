@@ -5,6 +5,7 @@
 use mqtt_session::{ClassId, Policy};
 use net_api::{Kind, RateGroup, Rates};
 
+use crate::connect::own_clients;
 use crate::excerpt::excerpt;
 use crate::settings::Settings;
 
@@ -155,8 +156,18 @@ impl Settings {
         (!id.is_default()).then(|| classes.find(|class| class.id == id))?
     }
 
-    /// The group of a class's connections among those that loops have rates for.
-    pub(crate) fn rate_group(&self, id: ClassId) -> RateGroup {
+    /// The rates of the groups that [`Self::rate_group`] names: of each class, and behind them those of the broker's own connections,
+    /// which have no limit. What goes through these was limited where it came from, or is by the outlet's target.
+    pub(crate) fn group_rates(&self) -> Vec<Rates> {
+        let classes = self.classes.iter().map(|class| class.limits.rates);
+        classes.chain([Rates::default()]).collect()
+    }
+
+    /// The group of a client's connection among those that loops have rates for. `id`: of its class.
+    pub(crate) fn rate_group(&self, client_id: &str, id: ClassId) -> RateGroup {
+        if own_clients::is_outlet(client_id) {
+            return RateGroup(u8::try_from(self.classes.len() + 1).unwrap_or_default());
+        }
         let mut classes = self.classes.iter();
         let place = (!id.is_default()).then(|| classes.position(|class| class.id == id));
         // There are 32 classes at most.
@@ -213,6 +224,27 @@ mod tests {
     #[test]
     fn the_default_class_is_called_as_in_the_configuration() {
         assert_eq!(DEFAULT_CLASS, config::DEFAULT_CLASS);
+    }
+
+    #[test]
+    fn the_broker_s_own_connections_have_no_rates_of_a_class() {
+        let mut settings = crate::tests::world::settings();
+        let rate = net_api::BytesPerSecond(7);
+        settings.limits.rates.bytes_in = rate;
+        let limits = settings.limits.clone();
+        settings.classes.push(Class {
+            id: ClassId::of("outlets"),
+            name: "outlets".into(),
+            matching: ClassMatch::default(),
+            limits,
+        });
+        let rates_of = |client_id: &str| {
+            let group = settings.rate_group(client_id, ClassId::of("outlets"));
+            let place = usize::from(group.0).checked_sub(1);
+            place.and_then(|place| settings.group_rates().get(place).copied())
+        };
+        assert_eq!(rates_of("device").map(|of| of.bytes_in), Some(rate));
+        assert_eq!(rates_of("$outlet/site/in"), Some(Rates::default()));
     }
 
     #[test]

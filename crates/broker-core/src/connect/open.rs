@@ -295,7 +295,8 @@ impl<R: Rim> ClientLoop<R> {
         let class = class_of_login(&self.base.settings, named, &candidate, || {
             self.base.node.lines.refusals.take(io.now_ms())
         });
-        io.set_rate_group(entry.connection, self.base.settings.rate_group(class));
+        let group = self.base.settings.rate_group(&client_id, class);
+        io.set_rate_group(entry.connection, group);
         let accepted = Accepted {
             assigned: entry.assigned,
             authentication_data: data,

@@ -13,6 +13,7 @@ use crate::bridge;
 use crate::clients::{
     Client, DONE, LoopIo, PRESSURE_RETRY_MS, STORE_RETRY_MS, Timer, dismiss, key_in, key_of,
 };
+use crate::connect::own_clients;
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::node::Pressure;
@@ -392,7 +393,7 @@ impl<R: Rim> ClientLoop<R> {
             .settings
             .limits_of(class_of(&client.session))
             .publishes_per_s;
-        if rate != 0 {
+        if rate != 0 && !own_clients::is_outlet(client.session.client_id()) {
             let bucket = client.rare.make(|of| &mut of.publish_rate);
             if bucket.available(rate, io.now_ms()) == 0 {
                 let until = bucket.resumes_at(rate, io.now_ms());

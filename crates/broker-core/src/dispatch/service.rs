@@ -341,11 +341,9 @@ impl<R: Rim> Service for ClientLoop<R> {
             LoopMessage::Publish(asked) => publish_on_behalf::publish(self, io, asked),
             LoopMessage::Bans => self.check_bans(io),
             LoopMessage::Reload(settings, done) => {
-                let classes = settings.classes.iter();
-                let groups = classes.map(|class| class.limits.rates);
                 io.set_limits(
                     settings.limits.rates,
-                    groups.collect(),
+                    settings.group_rates(),
                     settings.handshake_timeout_ms,
                 );
                 self.base.settings = settings;
@@ -353,7 +351,9 @@ impl<R: Rim> Service for ClientLoop<R> {
                     if let Some(client) = self.clients.get(key)
                         && let Some(connection) = client.connection
                     {
-                        let group = self.base.settings.rate_group(class_of(&client.session));
+                        let settings = &self.base.settings;
+                        let session = &client.session;
+                        let group = settings.rate_group(session.client_id(), class_of(session));
                         io.set_rate_group(connection, group);
                     }
                 }

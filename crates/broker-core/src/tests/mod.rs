@@ -9,7 +9,7 @@ mod others;
 mod packets;
 mod process;
 mod store;
-mod world;
+pub(crate) mod world;
 
 mod backpressure;
 mod connect;
