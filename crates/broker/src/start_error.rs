@@ -59,8 +59,10 @@ pub enum StartError {
     FoundsNone(PathBuf),
     /// Nothing can be pushed to the collector of OpenTelemetry.
     Telemetry(telemetry::OpenError),
-    /// An outlet can never run.
+    /// An outlet or an inlet can never run.
     Outlet {
+        /// `outlet` or `inlet`.
+        kind: &'static str,
         /// Its name.
         name: String,
         /// Why.
@@ -113,7 +115,7 @@ impl fmt::Display for StartError {
                 folder.display()
             ),
             Self::Telemetry(source) => write!(f, "cannot set up OpenTelemetry: {source}"),
-            Self::Outlet { name, why } => write!(f, "cannot run outlet {name}: {why}"),
+            Self::Outlet { kind, name, why } => write!(f, "cannot run {kind} {name}: {why}"),
             Self::Store(source) => write!(f, "cannot open the store: {source}"),
             Self::System(source) => write!(f, "cannot start the event loops: {source}"),
         }

@@ -1,5 +1,7 @@
 //! What options must satisfy together, and what an operator should be told although it is allowed.
 
+mod inlets;
+
 use std::collections::BTreeSet;
 
 use mqtt_proto::{validate_topic_filter, validate_topic_name};
@@ -76,6 +78,8 @@ pub(crate) fn conflicts(config: &Config) -> Vec<(&'static str, String)> {
     conflicts.extend(classes(&config.client_classes).map(|problem| ("clientClasses", problem)));
     conflicts.extend(retain_rules(&config.retain.rules).map(|problem| ("retain.rules", problem)));
     conflicts.extend(outlets(&config.outlets).map(|problem| ("outlets", problem)));
+    let inlets = inlets::inlets(&config.inlets, &config.outlets);
+    conflicts.extend(inlets.map(|problem| ("inlets", problem)));
     conflicts.extend(even_voters(config));
     conflicts.extend(cluster_conflicts(&config.cluster_config));
     let http = &config.http.ssl;
@@ -125,7 +129,7 @@ fn retain_rules(rules: &[RetainRuleConfig]) -> Option<String> {
     })
 }
 
-/// The most outlets: each is a process.
+/// The most outlets and inlets: each is a process.
 const MOST_OUTLETS: usize = 64;
 
 /// The most topic filters of an outlet: they go in one SUBSCRIBE.

@@ -50,13 +50,14 @@ pub use options::{
     ClientClassConfig, ClusterConfig, ClusterSslConfig, Config, ConnectionLimits, ControlConfig,
     ControlMode, DEFAULT_CLASS, DeadLetterConfig, DenyPublishV3, FileTargetConfig, ForwardedConfig,
     ForwardedHeader, HttpAnonymous, HttpAuthenticatorConfig, HttpBody, HttpConfig, HttpMethod,
-    HttpTargetConfig, InboxConfig, InboxQos0, JwtConfig, JwtFrom, LARGEST_PACKET, Limits,
-    LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig, MqttTargetConfig, NodeLimits,
-    OtlpConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
-    Permission, PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig,
-    RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
-    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
-    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    HttpTargetConfig, InboxConfig, InboxQos0, InletConfig, InletSourceConfig, JwtConfig, JwtFrom,
+    LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
+    MqttSourceConfig, MqttTargetConfig, NodeLimits, OtlpConfig, OutletBatchConfig, OutletConfig,
+    OutletSourceConfig, OutletTargetConfig, Permission, PostgresConfig, ProxyConfig, ProxyUserName,
+    ProxyVersion, QueueFull, RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser,
+    SplitPolicy, SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
+    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

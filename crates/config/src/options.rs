@@ -5,6 +5,7 @@
 //! What two options must satisfy together stands in `check.rs`.
 
 mod classes;
+mod inlets;
 mod listeners;
 mod outlets;
 mod security;
@@ -28,6 +29,7 @@ use crate::{
 };
 
 pub use classes::{ClassLimitsConfig, ClassMatchConfig, ClientClassConfig, DEFAULT_CLASS};
+pub use inlets::{InletConfig, InletSourceConfig, MqttSourceConfig};
 pub use listeners::{
     ClientAuth, ForwardedConfig, ForwardedHeader, MqttServerConfig, ProxyConfig, ProxyUserName,
     ProxyVersion, SslConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, UnixListenerConfig,
@@ -158,6 +160,8 @@ options! {
         live "clientClasses" => client_classes: Vec<ClientClassConfig>;
         /// What takes messages to other systems. One object, or a list of them, 64 at most. docs/operate/outlets.md.
         live "outlets" => outlets: Vec<OutletConfig>;
+        /// What brings messages of other brokers in. One object, or a list of them, 64 at most together with the outlets. docs/operate/inlets.md.
+        live "inlets" => inlets: Vec<InletConfig>;
         group "retain" => retain: RetainConfig;
         group "store" => store: StoreConfig;
         group "sys" => sys: SysConfig;

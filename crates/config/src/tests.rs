@@ -1127,10 +1127,12 @@ fn exactly_these_options_reload() {
         "attention.",
         "clientClasses.",
         "outlets.",
+        "inlets.",
     ];
     let single = [
         "clientClasses",
         "outlets",
+        "inlets",
         "log.level",
         "allowAnonymous",
         "session_store_split_script",

@@ -99,9 +99,20 @@ pub enum BodyForm {
     Lines,
 }
 
-/// Another MQTT broker.
+/// Another MQTT broker, and the messages there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MqttDefinition {
+    /// The broker.
+    pub broker: BrokerDefinition,
+    /// The topic there, a template.
+    pub topic: String,
+    /// Whether retained messages are retained there.
+    pub retain: bool,
+}
+
+/// How another MQTT broker is connected to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BrokerDefinition {
     /// `mqtts://HOST:PORT` or `mqtt://HOST:PORT`.
     pub url: String,
     /// The client identifier there.
@@ -112,10 +123,6 @@ pub struct MqttDefinition {
     pub password_file: Option<PathBuf>,
     /// Authorities of the broker's certificate.
     pub ca_file: Option<PathBuf>,
-    /// The topic there, a template.
-    pub topic: String,
-    /// Whether retained messages are retained there.
-    pub retain: bool,
     /// How long the broker may take.
     pub timeout: Duration,
 }
@@ -223,13 +230,15 @@ fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
     }
     let url = mqtt.url.clone()?;
     Some(TargetDefinition::Mqtt(MqttDefinition {
-        url,
-        client_id: (mqtt.client_id.clone()).unwrap_or_else(|| format!("hmq-{name}")),
-        user: mqtt.user.clone(),
-        password_file: mqtt.password_file.clone(),
-        ca_file: mqtt.ca_file.clone(),
+        broker: BrokerDefinition {
+            url,
+            client_id: (mqtt.client_id.clone()).unwrap_or_else(|| format!("hmq-{name}")),
+            user: mqtt.user.clone(),
+            password_file: mqtt.password_file.clone(),
+            ca_file: mqtt.ca_file.clone(),
+            timeout: mqtt.timeout,
+        },
         topic: mqtt.topic.clone(),
         retain: mqtt.retain,
-        timeout: mqtt.timeout,
     }))
 }

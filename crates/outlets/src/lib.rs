@@ -1,28 +1,38 @@
-//! The process of an outlet: it takes messages of a durable session of its node to a target.
+//! The process of an outlet, which takes messages of a durable session of its node to a target, or of an inlet, which publishes at
+//! its node what another broker sends.
 //!
 //! Purpose: [`process`] is the process; a node starts it with two sockets, one that speaks MQTT and one for [`Command`]s and [`Report`]s.
 //! [`check`] and [`probe`] are for people.
 //!
-//! Invariants: those of [`outlet::Pump`]. The process ends when its node is gone, and when another process has the outlet. Secrets
+//! Invariants: those of [`outlet::Pump`] and [`outlet::Inlet`]. The process ends when its node is gone, and when another process has the outlet. Secrets
 //! are read from files by the process itself, and stand in no report.
 //!
 //! Deliberately absent: which node runs an outlet, and when (`broker`).
 //!
-//! Where to read next: `worker.rs`.
+//! Where to read next: `process.rs`; `worker.rs` for outlets, `inlet/` for inlets.
 
 mod definition;
 mod epoch;
+mod inlet;
+mod lines;
 mod link;
+mod path;
+mod process;
 mod record;
+mod remote;
 mod report;
 mod secret;
 mod target;
 mod targets;
+mod transfer;
 mod worker;
 
 pub use definition::{
-    BodyForm, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition, TargetDefinition,
-    client_id,
+    BodyForm, BrokerDefinition, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition,
+    TargetDefinition, client_id,
 };
+pub use inlet::InletDefinition;
+pub use lines::Ended;
+pub use process::{check, probe, process, run};
 pub use report::{Command, Count, Doing, Micros, Report, Size, UnixMs};
-pub use worker::{Ended, check, probe, process, run};
+pub use transfer::Transfer;

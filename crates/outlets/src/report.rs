@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::definition::Definition;
+use crate::transfer::Transfer;
 
 /// Messages, attempts or batches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ pub struct UnixMs(pub u64);
 pub enum Command {
     /// The first one: what the process is for.
     Begin {
-        /// The outlet.
-        definition: Box<Definition>,
+        /// The outlet, or the inlet.
+        transfer: Transfer,
         /// Whether it begins paused.
         is_paused: bool,
     },

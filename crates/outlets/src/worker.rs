@@ -10,10 +10,9 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::num::{NonZeroU16, NonZeroU32};
-use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mqtt_client::{Answer, Client, Event};
@@ -22,54 +21,26 @@ use mqtt_proto::{
     PublishProperties, QoS, ReasonCode, RetainHandling, SubscribeProperties, SubscriptionOptions,
     UnsubscribeProperties, UserProperties,
 };
-use outlet::{
-    Action, Attempt, Delivery, Item, LetterOutcome, Milliseconds, OpenError, Position, Pump, State,
-};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use outlet::{Action, Attempt, Delivery, Item, LetterOutcome, OpenError, Position, Pump, State};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::OwnedWriteHalf;
 
 use crate::definition::Definition;
 use crate::epoch::{EPOCH, Epoch, POSITION};
+use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now};
 use crate::link::Link;
 use crate::report::{Command, Count, Doing, Report, Size, UnixMs};
 use crate::target::Target;
 
-/// How often the process says what it does.
-const REPORTS: Duration = Duration::from_secs(1);
-
-/// How long CONNACK and SUBACK may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long an end in order waits for what is with the target.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// The longest line of the node, in bytes.
-const LONGEST_LINE: u64 = 1 << 20;
-
-/// Why the process ends.
-#[derive(Debug)]
-pub enum Ended {
-    /// The node wants it, or is gone.
-    Asked,
-    /// Another process has the outlet.
-    Fenced,
-    /// This has failed.
-    Failed(String),
-}
-
-/// Runs an outlet until something ends it. `mqtt`: the connection to the node; `control`: the node's lines, and for reports.
-pub async fn run(mqtt: UnixStream, control: UnixStream) -> Ended {
-    let (lines, reports) = control.into_split();
-    let mut lines = Lines(BufReader::new(lines), Vec::new());
-    let (definition, is_paused) = match lines.next().await {
-        Ok(Some(Command::Begin {
-            definition,
-            is_paused,
-        })) => (definition, is_paused),
-        Ok(_) => return Ended::Asked,
-        Err(error) => return Ended::Failed(error.to_string()),
-    };
+/// Runs an outlet until something ends it. `mqtt`: the connection to the node; `lines` and `reports`: beside it.
+pub(crate) async fn run(
+    mqtt: UnixStream,
+    definition: Box<Definition>,
+    is_paused: bool,
+    mut lines: Lines,
+    reports: OwnedWriteHalf,
+) -> Ended {
     let target = match Target::new(&definition) {
         Ok(target) => target,
         Err(why) => return Ended::Failed(why),
@@ -103,92 +74,6 @@ pub async fn run(mqtt: UnixStream, control: UnixStream) -> Ended {
     let ended = worker.work(&mut lines).await;
     worker.finish().await;
     ended
-}
-
-/// Runs the process that a node has started: its standard input is the connection to the node, its standard output is for
-/// commands and reports.
-#[must_use]
-pub fn process() -> Ended {
-    let sockets = (|| {
-        let mqtt = io::stdin().as_fd().try_clone_to_owned()?;
-        let control = io::stdout().as_fd().try_clone_to_owned()?;
-        let [mqtt, control] = [mqtt, control].map(std::os::unix::net::UnixStream::from);
-        // What is no socket cannot speak in both directions; a person has started the process.
-        for socket in [&mqtt, &control] {
-            socket.local_addr()?;
-            socket.set_nonblocking(true)?;
-        }
-        io::Result::Ok((mqtt, control))
-    })();
-    let (mqtt, control) = match sockets {
-        Ok(sockets) => sockets,
-        Err(error) => {
-            return Ended::Failed(format!("only a node starts this command: {error}"));
-        }
-    };
-    let works = async {
-        match (UnixStream::from_std(mqtt), UnixStream::from_std(control)) {
-            (Ok(mqtt), Ok(control)) => run(mqtt, control).await,
-            (Err(error), _) | (_, Err(error)) => Ended::Failed(error.to_string()),
-        }
-    };
-    match runtime() {
-        Ok(runtime) => runtime.block_on(works),
-        Err(error) => Ended::Failed(error.to_string()),
-    }
-}
-
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-}
-
-/// Reaches the target and says what it is, without messages. Waits for that.
-///
-/// # Errors
-/// Why it cannot be reached.
-pub fn probe(definition: &Definition) -> Result<String, String> {
-    let runtime = runtime().map_err(|error| error.to_string())?;
-    runtime.block_on(async { Target::new(definition)?.probe().await })
-}
-
-/// What is checked without reaching the target: URLs, templates, and the files that are named.
-///
-/// # Errors
-/// What is wrong.
-pub fn check(definition: &Definition) -> Result<(), String> {
-    Target::new(definition).map(|_| ())
-}
-
-/// Lines of the node. A line that is read in part when the future is dropped is not lost.
-struct Lines(BufReader<OwnedReadHalf>, Vec<u8>);
-
-impl Lines {
-    /// `None`: the node is gone.
-    async fn next(&mut self) -> io::Result<Option<Command>> {
-        loop {
-            let read = self.0.fill_buf().await?;
-            if read.is_empty() {
-                return Ok(None);
-            }
-            let (part, is_whole) = match read.iter().position(|byte| *byte == b'\n') {
-                Some(end) => (&read[..=end], true),
-                None => (read, false),
-            };
-            self.1.extend_from_slice(part);
-            let count = part.len();
-            self.0.consume(count);
-            if is_whole {
-                let command = serde_json::from_slice(&self.1)?;
-                self.1.clear();
-                return Ok(Some(command));
-            }
-            if self.1.len() as u64 > LONGEST_LINE {
-                return Err(io::Error::other("the node says more than a line may have"));
-            }
-        }
-    }
 }
 
 /// What has come from the node.
@@ -654,10 +539,4 @@ fn hear(event: Event<'_, ()>) -> Option<Heard> {
         Event::Disconnected(disconnect) => Some(Heard::Ended(disconnect.reason)),
         _ => None,
     }
-}
-
-/// Unix time.
-fn now() -> Milliseconds {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    crate::definition::milliseconds(since.unwrap_or_default())
 }

@@ -26,16 +26,29 @@ pub enum OutletState {
     Elsewhere,
 }
 
-/// An outlet of the configuration of the node that is asked.
+/// Where the messages of an outlet or an inlet go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutletDirection {
+    /// To another system: it is an outlet.
+    Out,
+    /// From another broker to this one: it is an inlet.
+    In,
+}
+
+/// An outlet or an inlet of the configuration of the node that is asked. What is said of the target of an outlet counts for the node if it
+/// is an inlet, but for `target` and `place`, which say where its messages come from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OutletRow {
     /// Its name.
     pub name: String,
+    /// Whether it is an outlet or an inlet.
+    pub direction: OutletDirection,
     /// What it does.
     pub state: OutletState,
     /// Whether somebody has paused it; `null`: the node that runs it does not say.
     pub paused: Option<bool>,
-    /// The node that runs it, which leads the inbox shard of its session; `null`: the shard has no leader.
+    /// The node that runs it, which leads the inbox shard of its session, or of the client identifier of the inlet; `null`: the shard has no leader.
     pub node: Option<NodeId>,
     /// `file`, `http` or `mqtt`.
     pub target: String,
@@ -52,7 +65,8 @@ pub struct OutletRow {
 /// The figures of an outlet. Counts are since the node that runs it started.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OutletFigures {
-    /// Messages that wait in the queue of its session, those included that its process has; `null`: there is no session yet.
+    /// Messages that wait in the queue of its session, those included that its process has; `null`: there is no session yet, or it
+    /// is an inlet, whose messages wait at the other broker.
     pub lag_messages: Option<Amount>,
     /// Their bytes.
     pub lag_bytes: Option<Amount>,

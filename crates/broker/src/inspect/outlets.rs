@@ -21,7 +21,7 @@ use crate::outlets::{message, pause_topic};
 /// How long stores may take to keep a pause.
 const BUDGET: Duration = Duration::from_secs(5);
 
-/// The outlets of the cluster, as the configuration of this node has them.
+/// The outlets and inlets of the cluster, as the configuration of this node has them.
 #[derive(Debug)]
 pub(super) struct AllOutlets(pub(super) Arc<Inspect>);
 
@@ -45,7 +45,7 @@ impl Outlets for AllOutlets {
         let is_known = known.any(|(known, _)| known == name);
         async move {
             if !is_known {
-                let why = format!("no outlet is called {name}; GET /api/v1/outlets lists them");
+                let why = format!("no outlet or inlet is called {name}; GET /api/v1/outlets lists them");
                 return Err(Problem::new(Kind::NotFound, why));
             }
             let payload = if is_paused { "paused" } else { "" };

@@ -1,9 +1,9 @@
 //! What this node says of its outlets.
 
-use admin::api::{Amount, At, OutletFigures, OutletRow, OutletState};
+use admin::api::{Amount, At, OutletDirection, OutletFigures, OutletRow, OutletState};
 use admin::cluster::NodeId;
 use inspection::OutletHere;
-use outlets::{Definition, Doing, TargetDefinition};
+use outlets::{Doing, TargetDefinition, Transfer};
 
 use super::wire::ToWire as _;
 use crate::node::Node;
@@ -33,15 +33,22 @@ pub(super) fn here(node: &Node, outlets: &Outlets) -> Vec<OutletHere> {
 
 /// `None`: it has no definition, and is about to go.
 fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
-    let definition = standing.definition.as_deref()?;
+    let transfer = standing.transfer.as_deref()?;
     let is_here = standing.place == Place::Here;
-    let (target, place) = match &definition.target {
-        TargetDefinition::File { path, .. } => ("file", path.display().to_string()),
-        TargetDefinition::Http(http) => ("http", http.url.clone()),
-        TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.url.clone()),
+    let (direction, target, place) = match transfer {
+        Transfer::Outlet(outlet) => {
+            let (target, place) = match &outlet.target {
+                TargetDefinition::File { path, .. } => ("file", path.display().to_string()),
+                TargetDefinition::Http(http) => ("http", http.url.clone()),
+                TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
+            };
+            (OutletDirection::Out, target, place)
+        }
+        Transfer::Inlet(inlet) => (OutletDirection::In, "mqtt", inlet.broker.url.clone()),
     };
     Some(OutletRow {
         name,
+        direction,
         state: state(standing),
         paused: is_here.then_some(standing.is_paused),
         node: match standing.place {
@@ -51,9 +58,12 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
         },
         target: target.to_owned(),
         place,
-        filters: definition.filters.clone(),
-        dead_letter: definition.dead_letter.clone(),
-        figures: is_here.then(|| figures(node, definition, standing)),
+        filters: transfer.filters().to_vec(),
+        dead_letter: match transfer {
+            Transfer::Outlet(outlet) => outlet.dead_letter.clone(),
+            Transfer::Inlet(_) => None,
+        },
+        figures: is_here.then(|| figures(node, transfer, standing)),
     })
 }
 
@@ -69,9 +79,15 @@ fn state(standing: &Standing) -> OutletState {
     }
 }
 
-fn figures(node: &Node, definition: &Definition, standing: &Standing) -> OutletFigures {
-    let (_, inbox) = (node.store().inspect()).inbox(&definition.client_id());
-    let inbox = inbox.found();
+fn figures(node: &Node, transfer: &Transfer, standing: &Standing) -> OutletFigures {
+    let inbox = match transfer {
+        Transfer::Outlet(outlet) => {
+            let (_, inbox) = (node.store().inspect()).inbox(&outlet.client_id());
+            inbox.found()
+        }
+        // What waits for it is at the other broker.
+        Transfer::Inlet(_) => None,
+    };
     let total = standing.total();
     OutletFigures {
         lag_messages: inbox.as_ref().map(|inbox| Amount(inbox.messages)),

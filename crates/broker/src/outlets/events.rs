@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use admin::api::EventKind;
-use outlets::EVENTS;
+use outlets::{EVENTS, Transfer};
 use tokio::time::sleep;
 
 use super::known::Outlets;
@@ -57,7 +57,11 @@ pub(crate) async fn tell_events(outlets: &Outlets, rim: &dyn Rim) {
 /// The kinds of events that outlets take.
 fn kinds(outlets: &Outlets) -> Vec<EventKind> {
     let (wanted, _) = outlets.wanted();
-    let filters = wanted.iter().flat_map(|definition| &definition.filters);
+    let outlets = wanted.iter().filter_map(|transfer| match &**transfer {
+        Transfer::Outlet(outlet) => Some(outlet),
+        Transfer::Inlet(_) => None,
+    });
+    let filters = outlets.flat_map(|outlet| &outlet.filters);
     let names: BTreeSet<&str> = filters
         .filter_map(|filter| filter.strip_prefix(EVENTS))
         .collect();

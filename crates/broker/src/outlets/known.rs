@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use outlets::Definition;
+use outlets::Transfer;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
@@ -59,17 +59,18 @@ impl Outlets {
     pub(crate) fn configure(&self, config: &Config) {
         let mut state = self.state.lock();
         let mut before = std::mem::take(&mut state.outlets);
-        for definition in config.outlets.iter().filter_map(Definition::of) {
-            if let Err(why) = outlets::check(&definition) {
-                tracing::error!(outlet = %definition.name, %why, "the outlet cannot run as it is configured");
+        for transfer in Transfer::all(config) {
+            let (name, kind) = (transfer.name().to_owned(), transfer.kind());
+            if let Err(why) = outlets::check(&transfer) {
+                tracing::error!(outlet = %name, %why, "the {kind} cannot run as it is configured");
             }
-            let mut standing = before.remove(&definition.name).unwrap_or_default();
-            let name = definition.name.clone();
-            standing.definition = Some(Arc::new(definition));
+            let mut standing = before.remove(&name).unwrap_or_default();
+            standing.transfer = Some(Arc::new(transfer));
             state.outlets.insert(name, standing);
         }
-        for name in before.into_keys() {
-            tracing::info!(outlet = %name, "the outlet is not configured any more; its session stays until it expires");
+        for (name, standing) in before {
+            let kind = standing.kind();
+            tracing::info!(outlet = %name, "the {kind} is not configured any more; its session stays until it expires");
         }
         drop(state);
         self.changed.notify_one();
@@ -104,7 +105,10 @@ impl Outlets {
             (since.elapsed() >= FAILING).then(|| {
                 (
                     name.clone(),
-                    format!("outlet {name} has failed for {seconds} s: {why}"),
+                    format!(
+                        "{} {name} has failed for {seconds} s: {why}",
+                        standing.kind()
+                    ),
                 )
             })
         });
@@ -122,11 +126,11 @@ impl Outlets {
     }
 
     /// What is configured, and whether the node is about to stop.
-    pub(super) fn wanted(&self) -> (Vec<Arc<Definition>>, bool) {
+    pub(super) fn wanted(&self) -> (Vec<Arc<Transfer>>, bool) {
         let state = self.state.lock();
         let standings = state.outlets.values();
-        let definitions = standings.filter_map(|standing| standing.definition.clone());
-        (definitions.collect(), state.is_stopping)
+        let transfers = standings.filter_map(|standing| standing.transfer.clone());
+        (transfers.collect(), state.is_stopping)
     }
 
     /// So many processes have not ended.

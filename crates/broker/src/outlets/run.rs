@@ -8,7 +8,7 @@ use admin::problem::Problem;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use outlets::{Command, Definition, Report};
+use outlets::{Command, Report, Transfer};
 use tokio::sync::watch;
 
 use super::known::Outlets;
@@ -34,7 +34,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// What a process is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wish {
-    definition: Arc<Definition>,
+    transfer: Arc<Transfer>,
     is_paused: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn run(outlets: &Outlets, rim: &dyn Rim) {
         }
         let (wanted, is_stopping) = outlets.wanted();
         for (name, sender) in &here {
-            if is_stopping || !wanted.iter().any(|definition| definition.name == *name) {
+            if is_stopping || !wanted.iter().any(|transfer| transfer.name() == name) {
                 sender.send_replace(None);
             }
         }
@@ -73,7 +73,7 @@ pub(crate) async fn run(outlets: &Outlets, rim: &dyn Rim) {
         }
         let looks = wanted
             .into_iter()
-            .map(|definition| look(outlets, rim, definition));
+            .map(|transfer| look(outlets, rim, transfer));
         for (name, looked) in join_all(looks).await {
             let wish = match looked {
                 Looked::Wish(wish) => wish,
@@ -103,9 +103,9 @@ pub(crate) async fn run(outlets: &Outlets, rim: &dyn Rim) {
 }
 
 /// What an outlet is to do here.
-async fn look(outlets: &Outlets, rim: &dyn Rim, definition: Arc<Definition>) -> (String, Looked) {
-    let name = definition.name.clone();
-    let place = rim.place(&definition.client_id());
+async fn look(outlets: &Outlets, rim: &dyn Rim, transfer: Arc<Transfer>) -> (String, Looked) {
+    let name = transfer.name().to_owned();
+    let place = rim.place(&transfer.client_id());
     outlets.note(&name, |standing| standing.place = place);
     if place != Place::Here {
         return (name, Looked::Wish(None));
@@ -114,7 +114,7 @@ async fn look(outlets: &Outlets, rim: &dyn Rim, definition: Arc<Definition>) -> 
         Ok(is_paused) => {
             outlets.note(&name, |standing| standing.is_paused = is_paused);
             let wish = Wish {
-                definition,
+                transfer,
                 is_paused,
             };
             (name, Looked::Wish(Some(wish)))
@@ -154,7 +154,7 @@ async fn attempts(
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            changed = wishes.wait_for(|next| next.as_ref().is_none_or(|next| next.definition != wish.definition)) => {
+            changed = wishes.wait_for(|next| next.as_ref().is_none_or(|next| next.transfer != wish.transfer)) => {
                 if changed.is_err() {
                     return name;
                 }
@@ -174,15 +174,15 @@ async fn attempt(
     wish: &Wish,
     wishes: &mut watch::Receiver<Option<Wish>>,
 ) -> Result<(), String> {
-    let name = &wish.definition.name;
+    let name = wish.transfer.name();
     let mut process = Process::start(&outlets.program, &outlets.connections)
         .map_err(|error| format!("it could not be started: {error}"))?;
     outlets.note(name, |standing| standing.handle_begin(process.id()));
-    let mut definition = Definition::clone(&wish.definition);
-    definition.cluster.clone_from(&outlets.cluster);
-    definition.former_filters = rim.filters(&definition.client_id());
+    let mut transfer = Transfer::clone(&wish.transfer);
+    let former_filters = rim.filters(&transfer.client_id());
+    transfer.complete(&outlets.cluster, former_filters);
     let begin = Command::Begin {
-        definition: Box::new(definition),
+        transfer,
         is_paused: wish.is_paused,
     };
     let mut is_paused = wish.is_paused;
@@ -196,7 +196,7 @@ async fn attempt(
             changed = wishes.changed() => {
                 let next = wishes.borrow_and_update().clone();
                 match next {
-                    Some(next) if changed.is_ok() && next.definition == wish.definition => {
+                    Some(next) if changed.is_ok() && next.transfer == wish.transfer => {
                         if next.is_paused != is_paused {
                             is_paused = next.is_paused;
                             process.tell(&Command::Pause(is_paused)).await;

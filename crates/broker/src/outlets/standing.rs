@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use admin::cluster::NodeId;
-use outlets::{Count, Definition, Doing, Report};
+use outlets::{Count, Doing, Report, Transfer};
 
 /// Where an outlet is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct ProcessId(pub(crate) u32);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Standing {
     /// Of the configuration.
-    pub(crate) definition: Option<Arc<Definition>>,
+    pub(crate) transfer: Option<Arc<Transfer>>,
     pub(crate) place: Place,
     pub(crate) is_paused: bool,
     /// Its process, while there is one.
@@ -44,6 +44,11 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// `outlet` or `inlet`.
+    pub(super) fn kind(&self) -> &'static str {
+        self.transfer.as_deref().map_or("outlet", Transfer::kind)
+    }
+
     /// A process has begun.
     pub(crate) fn handle_begin(&mut self, process: ProcessId) {
         self.before = self.total();

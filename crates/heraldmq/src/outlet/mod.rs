@@ -1,10 +1,10 @@
-//! `heraldmq outlet`: what takes messages of a running broker to other systems; and the process of an outlet, which brokers start.
+//! `heraldmq outlet`: what takes messages of a running broker to other systems, or brings them in; and the process of an outlet, which brokers start.
 
 use std::process::ExitCode;
 
 use admin::api::{OutletFigures, OutletRow};
 use admin::page::Page;
-use outlets::{Definition, Ended};
+use outlets::{Ended, Transfer};
 use serde_json::json;
 use text_table::{Table, units};
 
@@ -15,7 +15,7 @@ use crate::output::{fitted, print};
 
 const OUTLETS: &str = "/api/v1/outlets";
 
-/// See what takes messages to other systems, pause it, or try whether its target can be reached.
+/// See what takes messages to other systems and what brings them in, pause it, or try whether the other system can be reached.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -33,7 +33,7 @@ Exit codes: 0 done; 1 the broker or the target does not answer, or refuses; 2 wr
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print the outlets: what each does, and how far it is behind.
+    /// Print the outlets and inlets: what each does, and how far it is behind.
     List {
         #[command(flatten)]
         node: HttpPort,
@@ -41,7 +41,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Print an outlet with all its figures.
+    /// Print an outlet or an inlet with all its figures.
     Show {
         #[command(flatten)]
         node: HttpPort,
@@ -51,21 +51,21 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Pause an outlet: its messages wait in the queue of its session.
+    /// Pause an outlet, whose messages wait in the queue of its session, or an inlet, whose messages wait at the other broker.
     Pause {
         #[command(flatten)]
         node: HttpPort,
         /// Its name.
         name: String,
     },
-    /// End the pause of an outlet.
+    /// End the pause of an outlet or an inlet.
     Resume {
         #[command(flatten)]
         node: HttpPort,
         /// Its name.
         name: String,
     },
-    /// Connect to the target of an outlet of a configuration, from this machine, and send no message.
+    /// Connect to the target of an outlet of a configuration, or to the other broker of an inlet, from this machine, and send no message.
     Test {
         /// Its name.
         name: String,
@@ -111,10 +111,11 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
     }
     let page: Page<OutletRow> = parse(&text)?;
     if page.items.is_empty() {
-        complain("there are no outlets");
+        complain("there are no outlets and no inlets");
     }
     let header = [
         "NAME",
+        "DIRECTION",
         "STATE",
         "TARGET",
         "WAITING",
@@ -123,7 +124,7 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
         "DROPPED",
         "LAST ERROR",
     ];
-    let mut table = Table::new(header).with_text([0, 1, 2, 7]);
+    let mut table = Table::new(header).with_text([0, 1, 2, 3, 8]);
     for row in page.items {
         let figure = |pick: fn(&OutletFigures) -> Option<u64>| {
             let count = row.figures.as_ref().and_then(pick);
@@ -139,6 +140,7 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
         let [waiting, delivered, dead, dropped] = cells;
         table.row([
             row.name,
+            word(&row.direction),
             word(&row.state),
             format!("{} {}", row.target, row.place),
             waiting,
@@ -201,12 +203,15 @@ fn path(name: &str, what: &str) -> String {
 fn test(name: &str, config: &std::path::Path, layers: &Layers) -> Result<(), Failure> {
     let loaded = layers.load(Some(config));
     let loaded = loaded.map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut outlets = loaded.config.outlets.iter().filter_map(Definition::of);
-    let Some(definition) = outlets.find(|outlet| outlet.name == name) else {
-        let why = format!("{} has no outlet called {name}", config.display());
+    let mut transfers = Transfer::all(&loaded.config);
+    let Some(transfer) = transfers.find(|transfer| transfer.name() == name) else {
+        let why = format!(
+            "{} has no outlet called {name}, and no inlet",
+            config.display()
+        );
         return Err(Failure::Usage(why));
     };
-    match outlets::probe(&definition) {
+    match outlets::probe(&transfer) {
         Ok(found) => print(&format!("{found}\n")),
         Err(why) => Err(Failure::Runtime(why)),
     }

@@ -15,8 +15,9 @@ use crate::api::{
     BusyRole, BusyTopic, Client, ClientRow, ClientState, Counts, CpuProfile, DecidedBy, DropRow,
     DropTotals, FailedLoginsRow, Gone, GroupMember, HolderRow, KnownBy, ListenerRow, Match,
     MatchCounts, MatchRequest, MemoryProfile, NewBan, NewSubscription, NodeChange, NodeRow,
-    OutletRow, OutletState, SessionDrops, SettingRow, ShardName, ShardRow, SharedGroupRow, Stats,
-    SubscriptionChanged, SubscriptionRow, ThreadsUsage, Verdict, WatchedClient,
+    OutletDirection, OutletRow, OutletState, SessionDrops, SettingRow, ShardName, ShardRow,
+    SharedGroupRow, Stats, SubscriptionChanged, SubscriptionRow, ThreadsUsage, Verdict,
+    WatchedClient,
 };
 use crate::api::{
     Encoding, Event, EventKind, Happened, History, Message, NewMessage, NodeHistory,
@@ -668,6 +669,7 @@ impl Outlets for Idle {
 fn outlet() -> OutletRow {
     OutletRow {
         name: "a".to_owned(),
+        direction: OutletDirection::Out,
         state: OutletState::Elsewhere,
         paused: None,
         node: Some(NodeId(8)),

@@ -1,0 +1,271 @@
+//! A message on its way from the other broker to the node.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mqtt_proto::{
+    Publish, PublishProperties, QoS, SubscriptionFilter, UserProperties, filter_matches,
+    validate_topic_name,
+};
+use outlet::{InletDrop, Item, Template};
+
+use crate::epoch::POSITION;
+use crate::lines::now;
+use crate::path::{PATH, extended, mark};
+
+/// The first levels of the node's own topics.
+const OWN_TOPICS: [&str; 2] = ["$SYS", "$hmq"];
+
+/// What is published at the node.
+#[derive(Debug)]
+pub(super) struct Message {
+    topic: String,
+    item: Item,
+    qos: QoS,
+    retain: bool,
+    path: String,
+    is_utf8: Option<bool>,
+    /// Seconds from its arrival on.
+    expiry: Option<u32>,
+    arrival: Instant,
+    response_topic: Option<Box<str>>,
+    correlation_data: Option<Box<[u8]>>,
+    content_type: Option<Box<str>>,
+}
+
+/// What becomes of messages, by the definition of the inlet.
+#[derive(Debug)]
+pub(super) struct Rules {
+    topic: Template,
+    retain: bool,
+    /// Without `$share/…/`; `None`: some have forms of the other broker's own, by which nothing can be told.
+    filters: Option<Vec<String>>,
+    cluster: String,
+    mark: String,
+}
+
+impl Rules {
+    /// `address`: host and port of the other broker.
+    ///
+    /// # Errors
+    /// The topic is no template, or no message can be published under it.
+    pub(super) fn new(
+        topic: &str,
+        retain: bool,
+        filters: &[String],
+        (cluster, address): (&str, &str),
+    ) -> Result<Self, String> {
+        let topic = Template::parse(topic).map_err(|error| error.to_string())?;
+        for (is_first, text) in topic.texts() {
+            if text.contains(['+', '#']) {
+                return Err(format!("topic: {text} has a wildcard"));
+            }
+            if is_first {
+                let own = OWN_TOPICS
+                    .iter()
+                    .find(|own| is_below(own, text) && text != **own);
+                if let Some(own) = own {
+                    return Err(format!("topic: below {own} are topics of the broker only"));
+                }
+            }
+        }
+        let plain = filters.iter().map(|filter| {
+            let is_shared = filter.starts_with("$share/");
+            let parsed = SubscriptionFilter::parse(filter).ok()?;
+            let is_known = is_shared || !filter.starts_with('$') || filter.starts_with("$SYS/");
+            is_known.then(|| parsed.filter.to_owned())
+        });
+        Ok(Self {
+            topic,
+            retain,
+            filters: plain.collect(),
+            cluster: cluster.to_owned(),
+            mark: mark(cluster, address),
+        })
+    }
+
+    /// The message that is published for one of the other broker; and its size in memory, in bytes.
+    ///
+    /// # Errors
+    /// It is dropped.
+    pub(super) fn message(&self, publish: &Publish<'_>) -> Result<(Message, usize), InletDrop> {
+        let refused = |why: String| InletDrop::Refused(Arc::from(why));
+        let is_wanted = self.filters.as_ref().is_none_or(|filters| {
+            let mut filters = filters.iter();
+            filters.any(|filter| filter_matches(filter, publish.topic))
+        });
+        if !is_wanted {
+            return Err(refused(format!(
+                "{} matches no filter of the inlet: its session at the other broker has an older filter",
+                publish.topic
+            )));
+        }
+        let properties = &publish.properties;
+        let pairs = properties.user_properties.iter();
+        let Some(path) = extended(pairs, &self.cluster, &self.mark, &self.mark) else {
+            return Err(InletDrop::Looped);
+        };
+        // The position in a queue of another cluster says nothing here.
+        let kept = |name: &str| ![PATH, POSITION].contains(&name);
+        let pairs = properties.user_properties.iter();
+        let pairs = pairs.filter(|(name, _)| kept(name));
+        let item = Item {
+            position: None,
+            topic: publish.topic.into(),
+            payload: bytes::Bytes::copy_from_slice(publish.payload),
+            qos: publish.qos.as_u8(),
+            retain: publish.retain,
+            received: now(),
+            properties: pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        };
+        let topic = self.topic.render(&item);
+        let topic = topic.map_err(|error| refused(format!("{}: {error}", publish.topic)))?;
+        if let Err(error) = validate_topic_name(&topic) {
+            return Err(refused(format!("{topic} is no topic: {error}")));
+        }
+        if OWN_TOPICS.iter().any(|own| is_below(own, &topic)) {
+            return Err(refused(format!(
+                "{topic} is a topic of the broker only: `topic` of the inlet puts other levels before it"
+            )));
+        }
+        let message = Message {
+            qos: publish.qos.min(QoS::AtLeastOnce),
+            retain: publish.retain && self.retain,
+            path,
+            is_utf8: properties.payload_format_indicator,
+            expiry: properties.message_expiry_interval,
+            arrival: Instant::now(),
+            response_topic: properties.response_topic.map(Into::into),
+            correlation_data: properties.correlation_data.map(Into::into),
+            content_type: properties.content_type.map(Into::into),
+            topic,
+            item,
+        };
+        let bytes = message.bytes();
+        Ok((message, bytes))
+    }
+}
+
+impl Message {
+    pub(super) fn qos(&self) -> QoS {
+        self.qos
+    }
+
+    fn bytes(&self) -> usize {
+        let texts = [&self.response_topic, &self.content_type];
+        let texts = texts.into_iter().flatten().map(|text| text.len());
+        let data = self.correlation_data.as_ref().map_or(0, |data| data.len());
+        self.item.bytes()
+            + self.topic.len()
+            + self.path.len()
+            + data
+            + texts.sum::<usize>()
+            + size_of::<Self>()
+    }
+
+    /// Gives the packet to `publish`. `maximum_qos` and `retain_available`: what the node takes.
+    ///
+    /// # Errors
+    /// The User Properties cannot be written, or `publish` fails.
+    pub(super) fn publish<R>(
+        &self,
+        (maximum_qos, retain_available): (QoS, bool),
+        publish: impl FnOnce(Publish<'_>) -> Result<R, String>,
+    ) -> Result<R, String> {
+        let pairs = self.item.properties.iter();
+        let pairs = pairs.map(|(name, value)| (&**name, &**value));
+        let pairs: Vec<(&str, &str)> = pairs.chain([(PATH, self.path.as_str())]).collect();
+        let mut buffer = Vec::new();
+        let user_properties = UserProperties::encode_from(&pairs, &mut buffer);
+        let waited = u32::try_from(self.arrival.elapsed().as_secs()).unwrap_or(u32::MAX);
+        publish(Publish {
+            dup: false,
+            qos: self.qos.min(maximum_qos),
+            retain: self.retain && retain_available,
+            topic: &self.topic,
+            packet_id: None,
+            properties: PublishProperties {
+                payload_format_indicator: self.is_utf8,
+                // [MQTT-3.3.2-6] less the time that it has waited; the node ends it in its next second.
+                message_expiry_interval: self
+                    .expiry
+                    .map(|expiry| expiry.saturating_sub(waited).max(1)),
+                response_topic: self.response_topic.as_deref(),
+                correlation_data: self.correlation_data.as_deref(),
+                content_type: self.content_type.as_deref(),
+                user_properties: user_properties.map_err(|error| error.to_string())?,
+                ..PublishProperties::default()
+            },
+            payload: &self.item.payload,
+        })
+    }
+}
+
+/// Whether a topic, or its beginning, is a level or below it.
+fn is_below(level: &str, topic: &str) -> bool {
+    let rest = topic.strip_prefix(level);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(topic: &str, filters: &[&str]) -> Result<Rules, String> {
+        let filters: Vec<String> = filters.iter().map(|filter| (*filter).to_owned()).collect();
+        Rules::new(topic, true, &filters, ("me", "there:1883"))
+    }
+
+    fn publish(topic: &str) -> Publish<'_> {
+        Publish {
+            dup: false,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            topic,
+            packet_id: None,
+            properties: PublishProperties::default(),
+            payload: b"x",
+        }
+    }
+
+    /// The topic here, or why there is none.
+    fn topic_of(rules: &Rules, topic: &str) -> Result<String, String> {
+        match rules.message(&publish(topic)) {
+            Ok((message, _)) => Ok(message.topic),
+            Err(InletDrop::Refused(why)) => Err(why.to_string()),
+            Err(InletDrop::Looped) => Err("looped".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_template_says_the_topic_here() {
+        let rules = rules("site/${topic[1..]}", &["a/#"]).unwrap();
+        assert_eq!(topic_of(&rules, "a/b/c").unwrap(), "site/b/c");
+        assert!(topic_of(&rules, "a").unwrap_err().contains("topic[1..]"));
+        let why = topic_of(&rules, "b/c").unwrap_err();
+        assert!(why.contains("matches no filter"), "{why}");
+    }
+
+    #[test]
+    fn topics_that_nobody_may_publish_to_are_refused() {
+        let through = rules("${topic}", &["#", "$SYS/#", "$share/g/$hmq/#"]).unwrap();
+        for own in ["$SYS/a", "$hmq/event/x", "$hmq"] {
+            let why = topic_of(&through, own).unwrap_err();
+            assert!(why.contains("topic of the broker only"), "{why}");
+        }
+        assert_eq!(topic_of(&through, "a/$SYS").unwrap(), "a/$SYS");
+        let from_payload = rules("${payload}/+x${topic}", &["#"]).unwrap_err();
+        assert!(from_payload.contains("wildcard"), "{from_payload}");
+        let below = rules("$$hmq/${topic}", &["#"]).unwrap_err();
+        assert!(below.contains("below $hmq"), "{below}");
+        rules("$$hmqx/${topic}", &["#"]).unwrap();
+    }
+
+    #[test]
+    fn filters_of_unknown_forms_let_everything_through() {
+        let rules = rules("${topic}", &["$exclusive/a/#"]).unwrap();
+        assert_eq!(topic_of(&rules, "b").unwrap(), "b");
+    }
+}
