@@ -727,11 +727,12 @@ test("outlets: none, figures that are known, and a pause that is confirmed", asy
     lag_messages: 1234, lag_bytes: 56_789, oldest_at: new Date(Date.now() - 600_000).toISOString(), delivered: 98_765, left_out: 7, retries: 11, dead: 5, dead_letter_unclaimed: 2, refused: 1,
     waiting_messages: 16, attempt: 4, position: "3.98765", delivered_at: new Date(Date.now() - 600_000).toISOString(), batch_ms: 2.5, last_error: "the server answers 503 \u202e<b>", failing_s: 601, process: 4711, starts: 2, last_end: "signal: 9",
   };
-  const common = { target: "http", place: "https://example.com/in", filters: ["plant/#", "line/+"], dead_letter: "dead/hook" };
+  const common = { direction: "out", target: "http", place: "https://example.com/in", filters: ["plant/#", "line/+"], dead_letter: "dead/hook" };
   const rows = [
     { ...common, name: "hook", state: "retrying", paused: false, node: nodeOf("mq-1"), figures },
     { ...common, name: "lake", target: "file", place: "/srv/lake.ndjson", dead_letter: null, state: "elsewhere", paused: null, node: nodeOf("mq-2"), figures: null },
     { ...common, name: "lost", state: "elsewhere", paused: null, node: null, figures: null },
+    { ...common, name: "site", direction: "in", target: "mqtt", place: "mqtt://site:1883", dead_letter: null, state: "running", paused: false, node: nodeOf("mq-1"), figures: { ...figures, lag_messages: null, lag_bytes: null, oldest_at: null, position: null, batch_ms: null, last_error: null, failing_s: null, attempt: 0 } },
     { ...common, name: "rest", state: "paused", paused: true, node: nodeOf("mq-1"), figures: { ...figures, last_error: null, failing_s: null, attempt: 0 } },
   ];
   const changed: string[] = [];
@@ -743,7 +744,7 @@ test("outlets: none, figures that are known, and a pause that is confirmed", asy
   try {
     for (const role of ["operator", "viewer"] as const) await at("#/outlets", async (page) => {
       const row = (name: string) => page.locator('table[aria-label="Outlets"] tbody tr', { has: page.locator("th", { hasText: name }) });
-      await until(page, ".answer >> text=/^4 outlets; hook fails; 1 outlet has no node, .* leader; 1 is paused\\.$/");
+      await until(page, ".answer >> text=/^4 outlets, 1 inlet; hook fails; 1 outlet has no node, .* leader; 1 is paused\\.$/");
       await page.waitForFunction(() => document.querySelector('table[aria-label="Outlets"]')?.textContent?.includes("mq-2"));
       assert.match(await row("hook").innerText(), /retrying\s+http https:\/\/example.com\/in\s+mq-1\s+1,234\s+98,765\s+5\s+3\s+the server answers 503 \\u\{202e\}<b>/);
       assert.match(await row("lake").innerText(), /not known\s+file \/srv\/lake.ndjson\s+mq-2\s+–\s+–\s+–\s+–/);

@@ -28,11 +28,12 @@ export function Outlets() {
       <Head title="Outlets" polled={outlets} request="/outlets" command={commandOf("outlet list")}>{outlets.value && rows.length > 0 && sentence(rows)}</Head>
       <Told>{told}</Told>
       {outlets.value && rows.length === 0
-        ? <Empty>No outlet is configured. An outlet takes messages to a file, an HTTP server or another MQTT broker: the page docs/operate/outlets.md of the documentation says how to configure one.</Empty>
+        ? <Empty>No outlet or inlet is configured. An outlet takes messages to a file, an HTTP server or another MQTT broker, an inlet brings messages of another MQTT broker in: the pages docs/operate/outlets.md and docs/operate/inlets.md of the documentation say how to configure them.</Empty>
         : <Table label="Outlets" rows={rows} keyOf={(row) => row.name} stale={isStale(outlets)} tone={(row) => (row.name === chosen?.name ? "chosen" : "")} columns={[
           { head: "Outlet", width: 16, cell: (row) => <Foreign text={row.name} most={24} href={link("outlets", { outlet: row.name })} /> },
           { head: "State", width: 13, cell: stateOf },
-          { head: "Target", cell: (row) => <>{row.target} <Foreign text={row.place} most={36} /></> },
+          { head: "Way", width: 5, cell: (row) => row.direction },
+          { head: "Other side", cell: (row) => <>{row.target} <Foreign text={row.place} most={36} /></> },
           { head: "Node", width: 10, cell: atNode },
           { head: "Waiting", width: 10, figure: true, by: (row) => row.figures?.lag_messages ?? null, cell: (row) => count(row.figures?.lag_messages) },
           { head: "Delivered", width: 11, figure: true, by: (row) => row.figures?.delivered ?? null, cell: (row) => count(row.figures?.delivered) },
@@ -73,26 +74,28 @@ function sentence(rows: OutletRow[]) {
     nowhere.length > 0 && <>{plural(nowhere.length, "outlet has", "outlets have")} no node, because the inbox shard has no leader</>,
     paused.length > 0 && <>{plural(paused.length, "is", "are")} paused</>,
   ].filter(Boolean);
-  return <>{plural(rows.length, "outlet")}{parts.length === 0 ? "; none is known to fail." : parts.map((part, n) => <span key={n}>; {part}</span>)}{parts.length > 0 && "."}</>;
+  const inlets = rows.filter((row) => row.direction === "in").length;
+  const all = [rows.length > inlets && plural(rows.length - inlets, "outlet"), inlets > 0 && plural(inlets, "inlet")].filter(Boolean).join(", ");
+  return <>{all}{parts.length === 0 ? "; none is known to fail." : parts.map((part, n) => <span key={n}>; {part}</span>)}{parts.length > 0 && "."}</>;
 }
 
 function Details({ row, node }: { row: OutletRow; node: ComponentChildren }) {
   const figures = row.figures;
   return (
     <section>
-      <h2 class="section-title">Outlet {middle(visible(row.name), 60)}</h2>
+      <h2 class="section-title">{row.direction === "in" ? "Inlet" : "Outlet"} {middle(visible(row.name), 60)}</h2>
       <div class="facts">
         <section><h2>Place</h2><dl>
           <Fact name="State">{stateOf(row)}</Fact>
           <Fact name="Paused">{row.paused === null ? unknown : row.paused ? "yes" : "no"}</Fact>
           <Fact name="Node">{node}</Fact>
-          <Fact name="Session"><ClientLink id={`$outlet/${row.name}/0`} tab="queue" /></Fact>
-          <Fact name="Target">{row.target} <Foreign text={row.place} most={48} /></Fact>
+          {row.direction === "out" && <Fact name="Session"><ClientLink id={`$outlet/${row.name}/0`} tab="queue" /></Fact>}
+          <Fact name={row.direction === "in" ? "From" : "Target"}>{row.target} <Foreign text={row.place} most={48} /></Fact>
           <Fact name="Filters">{row.filters.map((filter, n) => <span key={filter}>{n > 0 && ", "}<Foreign text={filter} /></span>)}</Fact>
-          <Fact name="Dead letters to">{row.dead_letter === null ? "nowhere: they are dropped" : <TopicLink topic={row.dead_letter} most={36} />}</Fact>
+          {row.direction === "out" && <Fact name="Dead letters to">{row.dead_letter === null ? "nowhere: they are dropped" : <TopicLink topic={row.dead_letter} most={36} />}</Fact>}
         </dl></section>
         <section><h2>Messages</h2><dl>
-          <Fact name="Waiting">{figures ? <>{plural(figures.lag_messages, "message")}, {bytes(figures.lag_bytes)}</> : unknown}</Fact>
+          <Fact name="Waiting">{row.direction === "in" ? "at the other broker" : figures ? <>{plural(figures.lag_messages, "message")}, {bytes(figures.lag_bytes)}</> : unknown}</Fact>
           <Fact name="Oldest waits">{figures ? (figures.oldest_at === null ? "none" : <Ago at={figures.oldest_at} />) : unknown}</Fact>
           <Fact name="In memory">{count(figures?.waiting_messages)}</Fact>
           <Fact name="Delivered">{count(figures?.delivered)}</Fact>
@@ -126,7 +129,10 @@ function Confirmation({ row, what, close, done }: Change & { close(): void; done
   }
   return (
     <Confirm title={what === "pause" ? `Pause ${name}?` : `Resume ${name}?`} deed={what === "pause" ? "Pause" : "Resume"} act={act} close={close}>
-      <p>{what === "pause"
+      <p>{row.direction === "in" ? what === "pause"
+        ? "What the inlet has published is finished, and it leaves the other broker. Messages wait there, within its limits. The pause lasts until somebody ends it, over restarts and on all nodes."
+        : "The inlet connects to the other broker, and takes the messages that wait there."
+        : what === "pause"
         ? "The batch that is with the target is finished, and no further message is given to it. Messages wait in the queue of the session; a full queue drops messages. The pause lasts until somebody ends it, over restarts and on all nodes."
         : "Messages that wait are given to the target, the oldest first. An attempt that failed before is made again at once."}</p>
     </Confirm>
