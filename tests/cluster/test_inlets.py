@@ -33,7 +33,9 @@ def test_the_inlet_moves_with_its_leader_and_loses_nothing():
     with Broker(config=config) as other:
         url = f"mqtt://{host}:{other.port}"
         inlets = [{"name": NAME, "from": {"mqtt": {"url": url, "filter": "plant/#"}}}]
-        with Cluster(3, places=places, more=lambda _node: {"inlets": inlets}) as cluster:
+        # What comes while the subscriber is away stays in its queue.
+        limits = {"session": {"queueMessages": 1_000_000}}
+        with Cluster(3, places=places, more=lambda _node: {"inlets": inlets, "limits": limits}) as cluster:
             runs(cluster)
             where, port = cluster.nodes[0].mqtt
             watcher = Raw(port, host=where)
