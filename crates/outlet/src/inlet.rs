@@ -106,6 +106,16 @@ pub struct InletFigures {
     pub retries: Total,
 }
 
+/// Failures in succession.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Failures(u32);
+
+impl Failures {
+    fn more(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 /// How far a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
@@ -135,16 +145,16 @@ pub struct Inlet<M, A> {
     state: InletState,
     is_paused: bool,
     /// Failed attempts in succession.
-    failed: u32,
+    failed: Failures,
     backoff: Backoff,
     /// The node takes nothing before this.
     busy_until: Option<Milliseconds>,
     /// Answers in succession that it takes nothing.
-    busy: u32,
+    busy: Failures,
     /// In the order of their arrival.
     held: VecDeque<Held<M, A>>,
     bytes: usize,
-    next: u64,
+    next: MessageNumber,
     /// No message before it waits to be published.
     first_waiting: MessageNumber,
     actions: VecDeque<InletAction<A>>,
@@ -160,13 +170,13 @@ impl<M, A> Inlet<M, A> {
             options,
             state: InletState::Paused,
             is_paused,
-            failed: 0,
+            failed: Failures(0),
             backoff: Backoff::new(seed),
             busy_until: None,
-            busy: 0,
+            busy: Failures(0),
             held: VecDeque::new(),
             bytes: 0,
-            next: 0,
+            next: MessageNumber(0),
             first_waiting: MessageNumber(0),
             actions: VecDeque::new(),
             figures: InletFigures::default(),
@@ -199,7 +209,7 @@ impl<M, A> Inlet<M, A> {
     /// Whether the node has said that it takes nothing for the moment, how often in succession; 0: it has not.
     #[must_use]
     pub fn busy(&self) -> u32 {
-        self.busy
+        self.busy.0
     }
 
     /// Messages that wait here, and their bytes.
@@ -272,7 +282,7 @@ impl<M, A> Inlet<M, A> {
     pub fn handle_subscribed(&mut self) {
         if let InletState::Connected { is_subscribed } = &mut self.state {
             *is_subscribed = true;
-            self.failed = 0;
+            self.failed = Failures(0);
             self.last_error = None;
         }
     }
@@ -283,9 +293,9 @@ impl<M, A> Inlet<M, A> {
             InletState::Connecting | InletState::Connected { .. } => {
                 self.figures.retries += 1;
                 self.last_error = Some(why);
-                self.failed = self.failed.saturating_add(1);
-                let until = now.after(self.backoff.pause(Attempt(self.failed), None));
-                let attempt = Attempt(self.failed).next();
+                self.failed = self.failed.more();
+                let until = now.after(self.backoff.pause(Attempt(self.failed.0), None));
+                let attempt = Attempt(self.failed.0).next();
                 self.state = InletState::Waiting { attempt, until };
             }
             InletState::Leaving => self.leave(),
@@ -342,7 +352,7 @@ impl<M, A> Inlet<M, A> {
         match answer {
             NodeAnswer::Taken => {
                 self.figures.delivered += 1;
-                self.busy = 0;
+                self.busy = Failures(0);
                 self.finish(number);
             }
             NodeAnswer::Refused(why) => {
@@ -355,8 +365,8 @@ impl<M, A> Inlet<M, A> {
                 self.last_error = Some(why);
                 // One pause for all that were under way.
                 if self.busy_until.is_none() {
-                    self.busy = self.busy.saturating_add(1);
-                    let pause = self.backoff.pause(Attempt(self.busy), None);
+                    self.busy = self.busy.more();
+                    let pause = self.backoff.pause(Attempt(self.busy.0), None);
                     self.busy_until = Some(now.after(pause));
                 }
                 if let Some(held) = self.find(number) {
@@ -380,7 +390,7 @@ impl<M, A> Inlet<M, A> {
             (InletState::Connecting, true) => self.leave(),
             (InletState::Waiting { .. }, true) => self.state = InletState::Paused,
             (InletState::Paused | InletState::Waiting { .. }, false) => {
-                self.failed = 0;
+                self.failed = Failures(0);
                 self.busy_until = None;
                 self.connect();
             }
@@ -411,8 +421,8 @@ impl<M, A> Inlet<M, A> {
     }
 
     fn hold(&mut self, progress: Progress, message: Option<M>, bytes: usize, answer: Option<A>) {
-        let number = MessageNumber(self.next);
-        self.next += 1;
+        let number = self.next;
+        self.next = MessageNumber(number.0 + 1);
         self.held.push_back(Held {
             number,
             progress,

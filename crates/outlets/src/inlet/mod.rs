@@ -42,9 +42,9 @@ const LEAVE: Duration = Duration::from_secs(1);
 
 /// What has come from the other broker.
 enum Heard {
-    Message(Result<(Message, usize), InletDrop>, Option<Answer>),
+    Message(Box<Result<(Message, usize), InletDrop>>, Option<Answer>),
     /// An answer that is due whatever becomes of messages.
-    Owed(Answer),
+    Due(Answer),
     Subscribed(Vec<ReasonCode>),
     Ended(ReasonCode),
 }
@@ -89,7 +89,7 @@ struct Worker {
 /// What ended a wait.
 enum Woken {
     Node(io::Result<()>),
-    Opened(Session, Opened),
+    Opened(Box<(Session, Opened)>),
     Remote(io::Result<()>),
     SubscribedLate,
     Line(io::Result<Option<Command>>),
@@ -221,7 +221,10 @@ impl Worker {
                 Woken::Node(Err(error)) => {
                     return Ended::Failed(format!("the connection to the node is over: {error}"));
                 }
-                Woken::Opened(session, opened) => self.handle_opened(session, opened),
+                Woken::Opened(opened) => {
+                    let (session, opened) = *opened;
+                    self.handle_opened(session, opened);
+                }
                 Woken::Remote(Ok(())) => self.take(),
                 Woken::Remote(Err(error)) => {
                     self.take();
@@ -265,10 +268,7 @@ impl Worker {
         } = self;
         let there = async {
             match remote {
-                Some(Remote::Opening { opening, .. }) => {
-                    let (session, opened) = opening.await;
-                    Woken::Opened(session, opened)
-                }
+                Some(Remote::Opening { opening, .. }) => Woken::Opened(Box::new(opening.await)),
                 Some(Remote::Open {
                     link, subscribing, ..
                 }) => {
@@ -337,7 +337,8 @@ impl Worker {
         while let Some((number, message)) = self.inlet.poll_publish() {
             let qos = message.qos().min(limits.maximum_qos);
             if !self.node.client().has_room(qos) {
-                return;
+                // It is published when the node has answered others.
+                break;
             }
             let client = self.node.client();
             let published = message.publish((qos, limits.retain_available), |packet| {
@@ -387,11 +388,11 @@ impl Worker {
     fn take(&mut self) {
         for heard in std::mem::take(&mut self.heard) {
             match heard {
-                Heard::Message(Ok((message, bytes)), answer) => {
-                    self.inlet.handle_message(message, bytes, answer);
-                }
-                Heard::Message(Err(why), answer) => self.inlet.handle_drop(why, answer),
-                Heard::Owed(answer) => {
+                Heard::Message(message, answer) => match *message {
+                    Ok((message, bytes)) => self.inlet.handle_message(message, bytes, answer),
+                    Err(why) => self.inlet.handle_drop(why, answer),
+                },
+                Heard::Due(answer) => {
                     if let Some(Remote::Open { link, .. }) = &mut self.remote {
                         link.client().answer(answer);
                     }
@@ -405,21 +406,19 @@ impl Worker {
     }
 
     fn handle_subscribed(&mut self, reasons: &[ReasonCode]) {
-        let Some(Remote::Open {
+        if let Some(Remote::Open {
             session,
             subscribing,
             ..
         }) = &mut self.remote
-        else {
-            return;
-        };
-        *subscribing = None;
-        let refused = reasons.iter().position(|reason| reason.is_error());
-        match refused {
-            None => self.inlet.handle_subscribed(),
-            Some(place) => {
-                let filter = session.filter(place).to_owned();
-                self.lose(&format!("the broker refuses the filter {filter}"));
+        {
+            *subscribing = None;
+            match reasons.iter().position(|reason| reason.is_error()) {
+                None => self.inlet.handle_subscribed(),
+                Some(place) => {
+                    let filter = session.filter(place).to_owned();
+                    self.lose(&format!("the broker refuses the filter {filter}"));
+                }
             }
         }
     }
@@ -553,11 +552,11 @@ fn hear(rules: &Rules, event: Event<'_, ()>) -> Option<Heard> {
     match event {
         Event::Message(incoming) => {
             let message = rules.message(&incoming.publish);
-            Some(Heard::Message(message, incoming.answer))
+            Some(Heard::Message(Box::new(message), incoming.answer))
         }
         // With QoS 2, which is not subscribed to: it was handled before.
-        Event::Duplicate(incoming) => incoming.answer.map(Heard::Owed),
-        Event::Released { answer, .. } => answer.map(Heard::Owed),
+        Event::Duplicate(incoming) => incoming.answer.map(Heard::Due),
+        Event::Released { answer, .. } => answer.map(Heard::Due),
         Event::Subscribed(ack) => Some(Heard::Subscribed(ack.reasons.iter().collect())),
         Event::Disconnected(disconnect) => Some(Heard::Ended(disconnect.reason)),
         _ => None,

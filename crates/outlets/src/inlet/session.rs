@@ -30,8 +30,7 @@ const DIALECTS: [(ProtocolVersion, bool); 3] = [
 pub(super) struct Session {
     remote: Remote,
     filters: Vec<String>,
-    /// In seconds.
-    keep_s: u32,
+    keep: Duration,
     retained: bool,
     /// The place in [`DIALECTS`].
     dialect: usize,
@@ -44,8 +43,7 @@ impl Session {
         Ok(Self {
             remote: Remote::new(&definition.broker)?,
             filters: definition.filters.clone(),
-            // The longest time means for ever, which is not meant.
-            keep_s: u32::try_from(definition.keep.as_secs()).unwrap_or(u32::MAX - 1),
+            keep: definition.keep,
             retained: definition.retained,
             dialect: 0,
         })
@@ -103,11 +101,13 @@ impl Session {
         clean_start: bool,
         mut handle: impl FnMut(Event<'_, ()>),
     ) -> Result<Link<()>, String> {
+        // The longest time means for ever, which is not meant.
+        let keep_s = u32::try_from(self.keep.as_secs()).unwrap_or(u32::MAX - 1);
         loop {
             let (version, is_bridge) = self.dialect();
             let properties = match version {
                 ProtocolVersion::V5 => ConnectProperties {
-                    session_expiry_interval: (!clean_start).then_some(self.keep_s),
+                    session_expiry_interval: (!clean_start).then_some(keep_s),
                     receive_maximum: Some(RECEIVE_MAXIMUM),
                     ..ConnectProperties::default()
                 },
