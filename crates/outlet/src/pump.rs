@@ -178,8 +178,10 @@ pub struct Figures {
     pub dead: Total,
     /// Dead letters that nobody subscribes to.
     pub unclaimed: Total,
-    /// Messages that the target refused, of an outlet without dead letters.
+    /// Messages that the target or a rule refused, of an outlet without dead letters.
     pub refused: Total,
+    /// Messages that a rule did not let go on.
+    pub filtered: Total,
 }
 
 /// The pump.
@@ -198,6 +200,8 @@ pub struct Pump {
     bytes: usize,
     /// Entries whose source is [`Source::Before`].
     before: usize,
+    /// Entries that a rule refuses.
+    refusals: usize,
     /// What the target said that it has when it was opened last.
     target_has: Option<Position>,
     /// Entries at the front among which is one that the target refused without saying which.
@@ -252,6 +256,8 @@ struct Entry {
     item: Arc<Item>,
     source: Source,
     is_finished: bool,
+    /// Why a rule refuses it: it is never given to the target.
+    refusal: Option<Arc<str>>,
 }
 
 /// Where the acknowledgement of an entry goes.
@@ -280,6 +286,7 @@ impl Pump {
             sent: 0,
             bytes: 0,
             before: 0,
+            refusals: 0,
             target_has: None,
             suspects: 0,
             halved: 0,
@@ -417,6 +424,33 @@ impl Pump {
 
     /// A message of the session. After a new connection of the session those that were not acknowledged come again, in their order.
     pub fn handle_item(&mut self, item: Item, now: Milliseconds) {
+        self.take(item, None, false, now);
+    }
+
+    /// As [`Self::handle_item`], of a message that a rule does not let go on: it is acknowledged in its turn.
+    pub fn handle_filtered(&mut self, item: Item, now: Milliseconds) {
+        let payload = bytes::Bytes::new();
+        self.take(Item { payload, ..item }, None, true, now);
+    }
+
+    /// As [`Self::handle_item`], of a message that a rule refuses: in its turn it becomes a dead letter, or is dropped.
+    pub fn handle_refused(&mut self, item: Item, why: Arc<str>, now: Milliseconds) {
+        self.take(item, Some(why), false, now);
+    }
+
+    /// Whether a message that a rule refuses has not become a dead letter yet, or is not acknowledged.
+    #[must_use]
+    pub fn has_refusal(&self) -> bool {
+        self.refusals > 0
+    }
+
+    fn take(
+        &mut self,
+        item: Item,
+        refusal: Option<Arc<str>>,
+        is_filtered: bool,
+        now: Milliseconds,
+    ) {
         if self.phase == Phase::Fenced {
             return;
         }
@@ -438,6 +472,7 @@ impl Pump {
             let before = self.queue.range(..at).filter(|entry| !entry.is_finished);
             if before.count() >= self.sent && !self.queue[at].is_finished {
                 self.bytes -= self.queue[at].item.bytes();
+                self.refusals -= usize::from(self.queue[at].refusal.is_some());
                 self.queue.remove(at);
                 self.suspects = 0;
             }
@@ -450,8 +485,11 @@ impl Pump {
         let mut entry = Entry {
             item: Arc::new(item),
             source,
-            is_finished: false,
+            is_finished: is_filtered,
+            refusal,
         };
+        self.figures.filtered += usize::from(is_filtered);
+        self.refusals += usize::from(entry.refusal.is_some());
         leave_out(&mut entry, self.target_has, &mut self.figures);
         self.bytes += entry.item.bytes();
         self.queue.push_back(entry);
@@ -637,6 +675,12 @@ impl Pump {
             self.open(Attempt::FIRST);
             return;
         }
+        let first = self.unfinished().next();
+        if let Some(why) = first.and_then(|first| first.refusal.clone()) {
+            self.sent = 1;
+            self.refuse(1, why, Attempt::FIRST, now);
+            return;
+        }
         let BatchLimits {
             messages,
             bytes,
@@ -649,14 +693,15 @@ impl Pump {
         let first = self.unfinished().next().map(|first| first.item.received);
         let is_due = first.is_some_and(|first| now >= first.after(linger));
         let is_large = self.queue.len() >= most || self.bytes >= bytes.min(self.options.memory);
-        if !is_due && !is_large && self.suspects == 0 {
+        let has_ends = self.suspects > 0 || self.refusals > 0;
+        if !is_due && !is_large && !has_ends {
             // Each message comes by here: what follows looks at all of a batch.
             return;
         }
         let (mut count, mut sum, mut is_full) = (0, 0, self.suspects > 0);
         for entry in self.unfinished() {
             let size = entry.item.bytes();
-            if count == most || (count > 0 && sum + size > bytes) {
+            if count == most || entry.refusal.is_some() || (count > 0 && sum + size > bytes) {
                 is_full = true;
                 break;
             }
@@ -742,7 +787,8 @@ impl Pump {
         self.phase = Phase::Fenced;
         self.actions.clear();
         self.queue.clear();
-        (self.sent, self.bytes, self.before, self.suspects) = (0, 0, 0, 0);
+        (self.sent, self.bytes, self.suspects) = (0, 0, 0);
+        (self.before, self.refusals) = (0, 0);
     }
 
     /// The target has the whole batch.
@@ -777,6 +823,7 @@ impl Pump {
         {
             count += usize::from(entry.source == Source::Here);
             self.bytes -= entry.item.bytes();
+            self.refusals -= usize::from(entry.refusal.is_some());
             self.queue.pop_front();
         }
         if count > 0 {

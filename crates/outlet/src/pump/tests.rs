@@ -106,6 +106,8 @@ enum Input {
     OpenFails,
     OpenIsFenced,
     Item,
+    Filtered,
+    RuleRefuses,
     Linger,
     All,
     Retry,
@@ -127,10 +129,14 @@ const TRANSITIONS: &[(Is, Input, Is)] = &[
     (Is::Opening, Input::OpenFails, Is::Waiting),
     (Is::Opening, Input::OpenIsFenced, Is::Fenced),
     (Is::Opening, Input::Item, Is::Opening),
+    (Is::Opening, Input::Filtered, Is::Opening),
+    (Is::Opening, Input::RuleRefuses, Is::Opening),
     (Is::Opening, Input::Pause, Is::Opening),
     (Is::Opening, Input::SourceCloses, Is::Opening),
     (Is::Opening, Input::Minute, Is::Opening),
     (Is::Collecting, Input::Item, Is::Collecting),
+    (Is::Collecting, Input::Filtered, Is::Collecting),
+    (Is::Collecting, Input::RuleRefuses, Is::Letting),
     (Is::Collecting, Input::Linger, Is::Collecting),
     (Is::Collecting, Input::Pause, Is::Paused),
     (Is::Collecting, Input::SourceCloses, Is::Collecting),
@@ -141,22 +147,28 @@ const TRANSITIONS: &[(Is, Input, Is)] = &[
     (Is::Delivering, Input::Part, Is::Waiting),
     (Is::Delivering, Input::Fence, Is::Fenced),
     (Is::Delivering, Input::Item, Is::Delivering),
+    (Is::Delivering, Input::Filtered, Is::Delivering),
+    (Is::Delivering, Input::RuleRefuses, Is::Delivering),
     (Is::Delivering, Input::Pause, Is::Delivering),
     (Is::Delivering, Input::Minute, Is::Delivering),
     (Is::Delivering, Input::SourceCloses, Is::Delivering),
     (Is::Waiting, Input::Linger, Is::Waiting),
     (Is::Waiting, Input::Minute, Is::Opening),
     (Is::Waiting, Input::Item, Is::Waiting),
+    (Is::Waiting, Input::RuleRefuses, Is::Waiting),
     (Is::Waiting, Input::Pause, Is::Paused),
     (Is::Waiting, Input::Resume, Is::Opening),
     (Is::Letting, Input::Letter, Is::Collecting),
     (Is::Letting, Input::LetterFails, Is::Waiting),
     (Is::Letting, Input::Item, Is::Letting),
+    (Is::Letting, Input::RuleRefuses, Is::Letting),
     (Is::Letting, Input::Pause, Is::Letting),
     (Is::Paused, Input::Item, Is::Paused),
+    (Is::Paused, Input::RuleRefuses, Is::Paused),
     (Is::Paused, Input::Minute, Is::Paused),
     (Is::Paused, Input::Resume, Is::Collecting),
     (Is::Fenced, Input::Item, Is::Fenced),
+    (Is::Fenced, Input::RuleRefuses, Is::Fenced),
     (Is::Fenced, Input::Minute, Is::Fenced),
     (Is::Fenced, Input::Resume, Is::Fenced),
     (Is::Fenced, Input::SourceCloses, Is::Fenced),
@@ -199,6 +211,8 @@ fn states_follow_the_table() {
             Input::OpenFails => pump.handle_open_error(OpenError::Retry(why()), now),
             Input::OpenIsFenced => pump.handle_open_error(OpenError::Fenced, now),
             Input::Item => pump.handle_item(item(2), now),
+            Input::Filtered => pump.handle_filtered(item(2), now),
+            Input::RuleRefuses => pump.handle_refused(item(2), why(), now),
             Input::Linger => pump.handle_deadline(Milliseconds(20)),
             Input::All => pump.handle_delivery(Delivery::All, now),
             Input::Retry => pump.handle_delivery(retry(), now),
@@ -331,6 +345,63 @@ fn what_the_target_has_of_a_batch_is_not_tried_again() {
     pump.handle_letter(LetterOutcome::Stored, Milliseconds(119_000));
     pump.handle_deadline(Milliseconds(119_000));
     assert_eq!(actions(&mut pump), ["ack 2", "open"]);
+}
+
+#[test]
+fn what_a_rule_filters_is_acknowledged_in_its_turn_and_never_given_to_the_target() {
+    let mut pump = Pump::new(OPTIONS, 7);
+    let now = Milliseconds(0);
+    pump.handle_opened(None, now);
+    pump.handle_filtered(item(1), now);
+    assert_eq!(actions(&mut pump), ["open", "ack 1"]);
+    for sequence in 2..=6 {
+        match sequence {
+            3 | 4 => pump.handle_filtered(item(sequence), now),
+            _ => pump.handle_item(item(sequence), now),
+        }
+    }
+    assert_eq!(actions(&mut pump), ["deliver 2,5,6"]);
+    pump.handle_filtered(item(7), now);
+    assert!(actions(&mut pump).is_empty(), "2 is not finished");
+    pump.handle_delivery(Delivery::All, now);
+    assert_eq!(actions(&mut pump), ["ack 6"]);
+    let figures = pump.figures();
+    assert_eq!((figures.filtered, figures.delivered), (Total(4), Total(3)));
+    assert_eq!(pump.waiting(), (0, 0));
+}
+
+#[test]
+fn what_a_rule_refuses_becomes_a_dead_letter_in_its_turn() {
+    let mut pump = Pump::new(OPTIONS, 7);
+    let now = Milliseconds(0);
+    pump.handle_item(item(1), now);
+    pump.handle_refused(item(2), why(), now);
+    pump.handle_refused(item(3), why(), now);
+    pump.handle_item(item(4), now);
+    pump.handle_opened(None, now);
+    // What stands before it waits for nothing that comes behind it.
+    assert_eq!(actions(&mut pump), ["open", "deliver 1"]);
+    pump.handle_delivery(Delivery::All, now);
+    assert_eq!(actions(&mut pump), ["ack 1", "letter 2"]);
+    pump.handle_letter(LetterOutcome::Stored, now);
+    assert_eq!(actions(&mut pump), ["ack 1", "letter 3"]);
+    assert!(pump.has_refusal());
+    pump.handle_letter(LetterOutcome::Unclaimed, now);
+    assert!(!pump.has_refusal());
+    pump.handle_deadline(Milliseconds(20));
+    assert_eq!(actions(&mut pump), ["ack 1", "deliver 4"]);
+    assert_eq!(pump.figures().dead, Total(2));
+    let mut pump = Pump::new(
+        Options {
+            has_dead_letters: false,
+            ..OPTIONS
+        },
+        7,
+    );
+    pump.handle_opened(None, now);
+    pump.handle_refused(item(1), why(), now);
+    assert_eq!(actions(&mut pump), ["open", "ack 1"]);
+    assert_eq!(pump.figures().refused, Total(1));
 }
 
 #[test]
@@ -503,6 +574,16 @@ fn no_more_is_read_than_memory_allows() {
     assert_eq!(actions(&mut pump), ["open", "deliver 1,2"]);
 }
 
+/// Every fifth message is filtered by a rule.
+fn is_filtered(sequence: u64) -> bool {
+    sequence.is_multiple_of(5)
+}
+
+/// Every eleventh message of the others is refused by a rule.
+fn is_refused_by_rule(sequence: u64) -> bool {
+    sequence.is_multiple_of(11) && !is_filtered(sequence)
+}
+
 /// A session that keeps its messages until they are acknowledged, and a target that may or may not keep positions.
 #[derive(Debug)]
 struct World {
@@ -532,7 +613,9 @@ impl World {
                     .pop_front()
                     .expect("more was acknowledged than was given");
                 assert!(
-                    self.at_target.contains(&done) || self.letters.contains(&done),
+                    is_filtered(done)
+                        || self.at_target.contains(&done)
+                        || self.letters.contains(&done),
                     "{done} was acknowledged, and is nowhere"
                 );
                 self.given -= 1;
@@ -549,7 +632,13 @@ impl World {
                 received: self.now,
                 ..item(position)
             };
-            self.pump.handle_item(item, self.now);
+            match position {
+                position if is_filtered(position) => self.pump.handle_filtered(item, self.now),
+                position if is_refused_by_rule(position) => {
+                    self.pump.handle_refused(item, why(), self.now);
+                }
+                _ => self.pump.handle_item(item, self.now),
+            }
         }
     }
 
@@ -578,6 +667,10 @@ impl World {
                 self.pump.handle_letter(outcome, self.now);
             }
             Some(Action::Deliver(batch)) => {
+                let is_stopped = |item: &Arc<Item>| {
+                    is_filtered(sequence(item)) || is_refused_by_rule(sequence(item))
+                };
+                assert!(!batch.iter().any(is_stopped), "{batch:?}");
                 let poison = batch.iter().position(is_poison);
                 let sequences = |batch: &[Arc<Item>]| -> Vec<u64> {
                     batch.iter().map(|item| sequence(item)).collect()
@@ -681,9 +774,11 @@ proptest! {
         for sequence in 1..world.next {
             let at = |all: &[u64]| all.iter().filter(|one| **one == sequence).count();
             let (target, letters) = (at(&world.at_target), at(&world.letters));
-            prop_assert_eq!(letters, usize::from(sequence.is_multiple_of(7)));
-            let is_once = if letters == 1 { target == 0 } else { target >= 1 };
-            prop_assert!(is_once);
+            let is_refused = sequence.is_multiple_of(7) || is_refused_by_rule(sequence);
+            let (is_letter, is_filtered) = (is_refused && !is_filtered(sequence), is_filtered(sequence));
+            prop_assert_eq!(letters, usize::from(is_letter), "{}", sequence);
+            let is_once = if is_letter || is_filtered { target == 0 } else { target >= 1 };
+            prop_assert!(is_once, "{} is {} times there", sequence, target);
             prop_assert!(!keeps_positions || target <= 1, "{} is {} times there", sequence, target);
         }
     }
