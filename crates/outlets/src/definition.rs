@@ -8,6 +8,7 @@ use outlet::{BatchLimits, Milliseconds, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::report::Size;
+use crate::rules::RuleTexts;
 
 /// Before the kind of an event in the topic of its message.
 pub const EVENTS: &str = "$hmq/event/";
@@ -31,6 +32,8 @@ pub struct Definition {
     pub keep: Duration,
     /// Whether it begins with the retained messages.
     pub retained: bool,
+    /// Which messages go on, and as what.
+    pub rules: RuleTexts,
     /// What takes the messages.
     pub target: TargetDefinition,
     /// Messages of a batch.
@@ -149,6 +152,10 @@ impl Definition {
             former_filters: Vec::new(),
             keep: outlet.source.keep,
             retained: outlet.source.retained,
+            rules: RuleTexts {
+                condition: outlet.condition.clone(),
+                map: outlet.map.clone(),
+            },
             target,
             batch_messages: MessageCount(if goes_alone { 1 } else { batch.messages }),
             batch_bytes: Size(batch.bytes),

@@ -5,7 +5,8 @@
 //! [`check`] and [`probe`] are for people.
 //!
 //! Invariants: those of [`outlet::Pump`] and [`outlet::Inlet`]. The process ends when its node is gone, and when another process has the outlet. Secrets
-//! are read from files by the process itself, and stand in no report.
+//! are read from files by the process itself, and stand in no report. A rule that does not end
+//! ends the process, not the outlet (`rules.rs`).
 //!
 //! Deliberately absent: which node runs an outlet, and when (`broker`).
 //!
@@ -21,10 +22,12 @@ mod process;
 mod record;
 mod remote;
 mod report;
+mod rules;
 mod secret;
 mod target;
 mod targets;
 mod transfer;
+mod watchdog;
 mod worker;
 
 pub use definition::{
@@ -34,5 +37,6 @@ pub use definition::{
 pub use inlet::InletDefinition;
 pub use lines::Ended;
 pub use process::{check, probe, process, run};
-pub use report::{Command, Count, Doing, Micros, Report, Size, UnixMs};
+pub use report::{Command, Count, Doing, Micros, Report, Size, Told, UnixMs};
+pub use rules::{Caution, RuleTexts, TOO_LONG_EXIT};
 pub use transfer::Transfer;

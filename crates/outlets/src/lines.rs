@@ -1,13 +1,13 @@
-//! What the node tells the process beside MQTT, and what is the same for outlets and inlets.
+//! What the node and the process tell each other beside MQTT, and what is the same for outlets and inlets.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use outlet::Milliseconds;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::net::unix::OwnedReadHalf;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use crate::report::Command;
+use crate::report::{Command, Told};
 
 /// How often the process says what it does.
 pub(crate) const REPORTS: Duration = Duration::from_secs(1);
@@ -30,6 +30,13 @@ pub enum Ended {
     Fenced,
     /// This has failed.
     Failed(String),
+}
+
+/// Tells the node something. An error: it is gone.
+pub(crate) async fn tell(node: &mut OwnedWriteHalf, told: &Told) -> io::Result<()> {
+    let mut line = serde_json::to_vec(told)?;
+    line.push(b'\n');
+    node.write_all(&line).await
 }
 
 /// Lines of the node. A line that is read in part when the future is dropped is not lost.

@@ -16,16 +16,19 @@ use crate::{inlet, worker};
 pub async fn run(mqtt: UnixStream, control: UnixStream) -> Ended {
     let (lines, reports) = control.into_split();
     let mut lines = Lines::new(lines);
-    let (transfer, is_paused) = match lines.next().await {
+    let (transfer, is_paused, caution) = match lines.next().await {
         Ok(Some(Command::Begin {
             transfer,
             is_paused,
-        })) => (transfer, is_paused),
+            caution,
+        })) => (transfer, is_paused, caution),
         Ok(_) => return Ended::Asked,
         Err(error) => return Ended::Failed(error.to_string()),
     };
     match transfer {
-        Transfer::Outlet(outlet) => worker::run(mqtt, outlet, is_paused, lines, reports).await,
+        Transfer::Outlet(outlet) => {
+            worker::run(mqtt, outlet, (is_paused, caution), lines, reports).await
+        }
         Transfer::Inlet(inlet) => inlet::run(mqtt, inlet, is_paused, lines, reports).await,
     }
 }
@@ -83,13 +86,16 @@ pub fn probe(transfer: &Transfer) -> Result<String, String> {
     })
 }
 
-/// What is checked without reaching another system: URLs, templates, and the files that are named.
+/// What is checked without reaching another system: URLs, templates, rules, and the files that are named.
 ///
 /// # Errors
 /// What is wrong.
 pub fn check(transfer: &Transfer) -> Result<(), String> {
     match transfer {
-        Transfer::Outlet(outlet) => Target::new(outlet).map(|_| ()),
+        Transfer::Outlet(outlet) => {
+            outlet.rules.compile()?;
+            Target::new(outlet).map(|_| ())
+        }
         Transfer::Inlet(inlet) => inlet::check(inlet),
     }
 }

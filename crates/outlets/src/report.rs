@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::Caution;
 use crate::transfer::Transfer;
 
 /// Messages, attempts or batches.
@@ -29,6 +30,8 @@ pub enum Command {
         transfer: Transfer,
         /// Whether it begins paused.
         is_paused: bool,
+        /// What is known of rules that did not end.
+        caution: Caution,
     },
     /// A pause begins or ends.
     Pause(bool),
@@ -96,7 +99,16 @@ impl Doing {
     }
 }
 
-/// From the process, each second and when it ends. Counts are since the start of the process.
+/// From the process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Told {
+    /// What it does.
+    Report(Box<Report>),
+    /// From a careful process: rules are evaluated on the message at this position; `None`: not any more.
+    Evaluating(Option<String>),
+}
+
+/// What a process does, each second and when it ends. Counts are since the start of the process.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// What it does.
@@ -117,6 +129,8 @@ pub struct Report {
     pub unclaimed: Count,
     /// Messages that were refused and dropped, as there is no topic for dead letters.
     pub refused: Count,
+    /// Messages that a rule did not let go on.
+    pub filtered: Count,
     /// Messages that were dropped as they went in a circle of brokers; `delivered` counts them, too.
     pub looped: Count,
     /// Messages in the memory of the process.

@@ -51,6 +51,15 @@ impl Transfer {
         }
     }
 
+    /// Whether it has rules, which may not end.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        match self {
+            Self::Outlet(outlet) => !outlet.rules.is_empty(),
+            Self::Inlet(_) => false,
+        }
+    }
+
     /// Its topic filters: those of an outlet at the node, those of an inlet at the other broker.
     #[must_use]
     pub fn filters(&self) -> &[String] {

@@ -22,27 +22,32 @@ use mqtt_proto::{
     UnsubscribeProperties, UserProperties,
 };
 use outlet::{Action, Attempt, Delivery, Item, LetterOutcome, OpenError, Position, Pump, State};
-use tokio::io::AsyncWriteExt as _;
+use outlet_rules::Verdict;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 
 use crate::definition::Definition;
 use crate::epoch::{EPOCH, Epoch, POSITION};
-use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now};
+use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};
 use crate::link::Link;
-use crate::report::{Command, Count, Doing, Report, Size, UnixMs};
+use crate::report::{Command, Count, Doing, Report, Size, Told, UnixMs};
+use crate::rules::{Caution, Gate, Next};
 use crate::target::Target;
 
 /// Runs an outlet until something ends it. `mqtt`: the connection to the node; `lines` and `reports`: beside it.
 pub(crate) async fn run(
     mqtt: UnixStream,
     definition: Box<Definition>,
-    is_paused: bool,
+    (is_paused, caution): (bool, Caution),
     mut lines: Lines,
     reports: OwnedWriteHalf,
 ) -> Ended {
     let target = match Target::new(&definition) {
         Ok(target) => target,
+        Err(why) => return Ended::Failed(why),
+    };
+    let gate = match Gate::new(&definition, &caution, Instant::now()) {
+        Ok(gate) => gate,
         Err(why) => return Ended::Failed(why),
     };
     let begun = tokio::time::timeout(PATIENCE, begin(mqtt, &definition));
@@ -54,6 +59,7 @@ pub(crate) async fn run(
     let mut worker = Worker {
         pump: Pump::new(definition.options(), u64::from(std::process::id())),
         definition,
+        gate,
         link,
         epoch,
         answers: VecDeque::new(),
@@ -70,7 +76,9 @@ pub(crate) async fn run(
     if is_paused {
         worker.pump.handle_pause(true, now());
     }
-    worker.take(heard);
+    if let Some(ended) = worker.take(heard) {
+        return ended;
+    }
     let ended = worker.work(&mut lines).await;
     worker.finish().await;
     ended
@@ -94,6 +102,7 @@ type Busy = Pin<Box<dyn Future<Output = (Target, Done)>>>;
 
 struct Worker {
     definition: Box<Definition>,
+    gate: Gate,
     pump: Pump,
     link: Link<()>,
     epoch: Epoch,
@@ -128,6 +137,9 @@ impl Worker {
         reports.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             self.act();
+            if self.judge().await.is_err() {
+                return Ended::Asked;
+            }
             if self.pump.state() == State::Fenced {
                 return Ended::Fenced;
             }
@@ -165,7 +177,7 @@ impl Worker {
     }
 
     async fn wait(&mut self, lines: &mut Lines, reports: &mut tokio::time::Interval) -> Woken {
-        let reads = self.pump.wants_more() || self.letter;
+        let reads = (self.pump.wants_more() && !self.gate.holds()) || self.letter;
         let due = self.pump.poll_deadline();
         let waits = due.map(|due| due.0.saturating_sub(now().0));
         let waits = waits.map_or(Duration::MAX, Duration::from_millis);
@@ -310,7 +322,7 @@ impl Worker {
                         return Some(Ended::Failed(why.to_owned()));
                     }
                     self.answers.extend(answer);
-                    self.pump.handle_item(*item, now());
+                    self.gate.handle_item(item);
                 }
                 Heard::Letter(outcome) => {
                     self.letter = false;
@@ -327,6 +339,38 @@ impl Worker {
             self.act();
         }
         None
+    }
+
+    /// Has the rules judge what has come. An error: the node is gone.
+    async fn judge(&mut self) -> io::Result<()> {
+        loop {
+            let is_sent = self.link.client().poll_transmit().is_empty();
+            let is_settled = is_sent && !self.pump.has_refusal();
+            let (mut item, told) = match self.gate.next(is_settled, Instant::now()) {
+                Next::Ready(item, told) => (item, told),
+                Next::Held | Next::None => return Ok(()),
+            };
+            if let Some(position) = told {
+                // If the process ends on it, what it has counted is not lost.
+                self.tell().await?;
+                let line = Told::Evaluating(Some(position.to_string()));
+                tell(&mut self.reports, &line).await?;
+            }
+            let verdict = self.gate.judge(&item);
+            if told.is_some() {
+                tell(&mut self.reports, &Told::Evaluating(None)).await?;
+            }
+            match verdict {
+                Verdict::Unchanged => self.pump.handle_item(*item, now()),
+                Verdict::Changed(payload) => {
+                    item.payload = payload;
+                    self.pump.handle_item(*item, now());
+                }
+                Verdict::Filtered => self.pump.handle_filtered(*item, now()),
+                Verdict::Refused(why) => self.pump.handle_refused(*item, why, now()),
+            }
+            self.act();
+        }
     }
 
     async fn tell(&mut self) -> io::Result<()> {
@@ -350,6 +394,7 @@ impl Worker {
             dead: Count(figures.dead.0),
             unclaimed: Count(figures.unclaimed.0),
             refused: Count(figures.refused.0),
+            filtered: Count(figures.filtered.0),
             looped: self
                 .target
                 .as_ref()
@@ -359,9 +404,8 @@ impl Worker {
             position: self.last_position.map(|position| position.to_string()),
             ..std::mem::take(&mut self.report)
         };
-        let mut line = serde_json::to_vec(&self.report)?;
-        line.push(b'\n');
-        self.reports.write_all(&line).await
+        let told = Told::Report(Box::new(self.report.clone()));
+        tell(&mut self.reports, &told).await
     }
 
     /// Waits shortly for what is with the target, so that it is acknowledged, and takes leave.

@@ -82,8 +82,10 @@ pub struct OutletFigures {
     pub dead: Amount,
     /// Dead letters that nobody subscribes to, and that are dropped.
     pub dead_letter_unclaimed: Amount,
-    /// Messages that the target refused, and that are dropped.
+    /// Messages that the target or a rule refused, and that are dropped.
     pub refused: Amount,
+    /// Messages that the rules did not let go on.
+    pub filtered: Amount,
     /// Messages that were dropped as they went in a circle of brokers; `delivered` counts them, too.
     pub bridge_loop: Amount,
     /// Messages in the memory of its process.

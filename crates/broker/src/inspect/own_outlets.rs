@@ -101,6 +101,7 @@ fn figures(node: &Node, transfer: &Transfer, standing: &Standing) -> OutletFigur
         dead: Amount(total.dead.0),
         dead_letter_unclaimed: Amount(total.unclaimed.0),
         refused: Amount(total.refused.0),
+        filtered: Amount(total.filtered.0),
         bridge_loop: Amount(total.looped.0),
         waiting_messages: Amount(standing.report.waiting_messages.0),
         attempt: Amount(standing.report.attempt.0),

@@ -26,7 +26,7 @@ impl Collector for OutletCollector {
             .iter()
             .filter(|(_, standing)| standing.place == Place::Here)
             .collect();
-        let counts: [(&str, &str, CountOf); 5] = [
+        let counts: [(&str, &str, CountOf); 6] = [
             (
                 "outlet_delivered",
                 "Messages that the target of an outlet has taken",
@@ -48,6 +48,11 @@ impl Collector for OutletCollector {
                 |report| report.dead,
             ),
             (
+                "outlet_filtered",
+                "Messages that the rules of an outlet did not let go on",
+                |report| report.filtered,
+            ),
+            (
                 "outlet_batches",
                 "Batches that were given to the target of an outlet",
                 |report| report.batches,
@@ -61,7 +66,7 @@ impl Collector for OutletCollector {
                 count.encode(family.encode_family(&labels)?)?;
             }
         }
-        let help = "Messages of an outlet that were dropped: refused by its target without a topic for dead letters, dead letters that nobody subscribes to, or in a circle of brokers";
+        let help = "Messages of an outlet that were dropped: refused by its target or its rules without a topic for dead letters, dead letters that nobody subscribes to, or in a circle of brokers";
         let mut family =
             encoder.encode_descriptor("outlet_dropped", help, None, MetricType::Counter)?;
         for (outlet, standing) in &here {

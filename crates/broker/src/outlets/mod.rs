@@ -16,6 +16,7 @@
 //!
 //! Where to read next: `run.rs`.
 
+mod caution;
 mod check;
 mod collector;
 mod events;

@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::time::Duration;
 
-use outlets::{Command, Report};
+use outlets::{Command, TOO_LONG_EXIT, Told};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
+use super::caution::Manner;
 use super::standing::ProcessId;
 use crate::own_connections::OwnConnections;
 
@@ -78,8 +79,8 @@ impl Process {
         }
     }
 
-    /// The next report; `None`: there are no more. A report that was read in part when the future is dropped is not lost.
-    pub(super) async fn next(&mut self) -> Option<Report> {
+    /// What it tells next; `None`: nothing more. A line that was read in part when the future is dropped is not lost.
+    pub(super) async fn next(&mut self) -> Option<Told> {
         let most = LONGEST.saturating_sub(self.line.len() as u64);
         let mut limited = (&mut self.reports).take(most);
         // An end or an error: the process is gone, or does not keep to the form.
@@ -87,13 +88,13 @@ impl Process {
         if read.is_err() || self.line.last() != Some(&b'\n') {
             return None;
         }
-        let report = serde_json::from_slice(&self.line).ok();
+        let told = serde_json::from_slice(&self.line).ok();
         self.line.clear();
-        report
+        told
     }
 
     /// Waits until it has ended, and kills it if that takes long. Gives how it ended.
-    pub(super) async fn end(mut self) -> String {
+    pub(super) async fn end(mut self) -> Ending {
         // It hears that the node is done with it.
         drop((self.commands, self.reports));
         let deadline = Instant::now() + PATIENCE;
@@ -106,12 +107,32 @@ impl Process {
             }
         };
         match ended {
-            Ok(status) => words(status),
-            Err(error) => error.to_string(),
+            Ok(status) => ending(status),
+            Err(error) => Ending {
+                manner: Manner::Orderly,
+                why: error.to_string(),
+            },
         }
     }
 }
 
-fn words(status: ExitStatus) -> String {
-    status.to_string()
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) manner: Manner,
+    pub(super) why: String,
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    let (manner, why) = match status.code() {
+        Some(TOO_LONG_EXIT) => {
+            let why = "a rule has taken too long for one message".to_owned();
+            (Manner::Abnormal, why)
+        }
+        // In order, and as a process that has said why it fails.
+        Some(0 | 1) => (Manner::Orderly, status.to_string()),
+        // By a signal, or a panic.
+        _ => (Manner::Abnormal, status.to_string()),
+    };
+    Ending { manner, why }
 }

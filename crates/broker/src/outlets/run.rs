@@ -8,11 +8,12 @@ use admin::problem::Problem;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use outlets::{Command, Report, Transfer};
+use outlets::{Caution, Command, Report, Told, Transfer};
 use tokio::sync::watch;
 
+use super::caution::{Deaths, Manner};
 use super::known::Outlets;
-use super::process::Process;
+use super::process::{Ending, Process};
 use super::rim::{Rim, pause_topic};
 use super::standing::Place;
 
@@ -131,14 +132,31 @@ async fn attempts(
     mut wishes: watch::Receiver<Option<Wish>>,
 ) -> String {
     let mut pause = PAUSE;
+    let mut deaths = Deaths::default();
+    let mut judged: Option<Arc<Transfer>> = None;
     loop {
         let wish = wishes.borrow_and_update().clone();
         let Some(wish) = wish else {
             return name;
         };
+        // Other rules have ended on nothing.
+        if judged.as_ref() != Some(&wish.transfer) {
+            deaths = Deaths::default();
+            judged = Some(Arc::clone(&wish.transfer));
+        }
         let begun = Instant::now();
-        let ended = attempt(outlets, rim, &wish, &mut wishes).await;
-        let why = ended.err();
+        let ended = attempt(outlets, rim, &wish, &mut deaths, &mut wishes).await;
+        let (why, manner) = match ended {
+            Ok(()) => (None, Manner::Orderly),
+            Err(Ending { why, manner }) => (Some(why), manner),
+        };
+        let has_rules = wish.transfer.has_rules();
+        let found = deaths
+            .handle_end(manner, begun.elapsed())
+            .filter(|_| has_rules);
+        if let Some(position) = &found {
+            tracing::warn!(outlet = %name, %position, "a rule of the outlet did not end on a message, which is refused");
+        }
         let is_failed = why.is_some();
         if let Some(why) = &why {
             tracing::warn!(outlet = %name, %why, "the process of the outlet has ended");
@@ -149,7 +167,8 @@ async fn attempts(
         if !is_failed {
             continue;
         }
-        if begun.elapsed() > SOON {
+        // Each message that is found out is one less.
+        if begun.elapsed() > SOON || found.is_some() {
             pause = PAUSE;
         }
         tokio::select! {
@@ -172,11 +191,15 @@ async fn attempt(
     outlets: &Outlets,
     rim: &dyn Rim,
     wish: &Wish,
+    deaths: &mut Deaths,
     wishes: &mut watch::Receiver<Option<Wish>>,
-) -> Result<(), String> {
+) -> Result<(), Ending> {
     let name = wish.transfer.name();
-    let mut process = Process::start(&outlets.program, &outlets.connections)
-        .map_err(|error| format!("it could not be started: {error}"))?;
+    let started = Process::start(&outlets.program, &outlets.connections);
+    let mut process = started.map_err(|error| Ending {
+        manner: Manner::Orderly,
+        why: format!("it could not be started: {error}"),
+    })?;
     outlets.note(name, |standing| standing.handle_begin(process.id()));
     let mut transfer = Transfer::clone(&wish.transfer);
     let former_filters = rim.filters(&transfer.client_id());
@@ -184,13 +207,18 @@ async fn attempt(
     let begin = Command::Begin {
         transfer,
         is_paused: wish.is_paused,
+        caution: match wish.transfer.has_rules() {
+            true => deaths.handle_begin(),
+            false => Caution::default(),
+        },
     };
     let mut is_paused = wish.is_paused;
     process.tell(&begin).await;
     loop {
         tokio::select! {
-            report = process.next() => match report {
-                Some(report) => handle_report(outlets, name, report),
+            told = process.next() => match told {
+                Some(Told::Report(report)) => handle_report(outlets, name, *report),
+                Some(Told::Evaluating(position)) => deaths.handle_evaluating(position),
                 None => return Err(process.end().await),
             },
             changed = wishes.changed() => {
@@ -218,8 +246,10 @@ async fn attempt(
 async fn stop(outlets: &Outlets, name: &str, process: &mut Process) {
     let leaves = async {
         process.tell(&Command::Stop).await;
-        while let Some(report) = process.next().await {
-            handle_report(outlets, name, report);
+        while let Some(told) = process.next().await {
+            if let Told::Report(report) = told {
+                handle_report(outlets, name, *report);
+            }
         }
     };
     if tokio::time::timeout(LEAVE, leaves).await.is_err() {

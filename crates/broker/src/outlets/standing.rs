@@ -90,6 +90,7 @@ impl Standing {
             dead: before.dead + report.dead,
             unclaimed: before.unclaimed + report.unclaimed,
             refused: before.refused + report.refused,
+            filtered: before.filtered + report.filtered,
             looped: before.looped + report.looped,
             delivering: before.delivering + report.delivering,
             batches: before.batches + report.batches,

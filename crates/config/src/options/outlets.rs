@@ -13,6 +13,12 @@ options! {
         /// Its name: 1 to 64 letters, digits, `.`, `_` or `-`, a letter or digit first. Its session is called `$outlet/NAME/0`.
         live "name" => name: Option<String>;
         group "source" => source: OutletSourceConfig;
+        /// Which messages go on: a rule in the language jq. A message goes on if the first output is neither false nor null.
+        /// docs/operate/outlets-rules.md.
+        live "where" => condition: Option<String>;
+        /// What the target gets as payload: the first output of a rule in the language jq. A string is taken as it is, another
+        /// value as JSON; without an output the message does not go on.
+        live "map" => map: Option<String>;
         group "target" => target: OutletTargetConfig;
         group "batch" => batch: OutletBatchConfig;
         /// Size of the messages that the outlet's process reads ahead. More stay in the session's queue.

@@ -22,7 +22,6 @@ use mqtt_proto::{
     Connect, ConnectProperties, Disconnect, DisconnectProperties, ProtocolVersion, ReasonCode,
 };
 use outlet::{Inlet, InletAction, InletDrop, InletOptions, InletState, MessageNumber, NodeAnswer};
-use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::time::Instant;
@@ -30,9 +29,9 @@ use tokio::time::Instant;
 pub use self::definition::InletDefinition;
 use self::message::{Message, Rules};
 use self::session::{RECEIVE_MAXIMUM, Session};
-use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now};
+use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};
 use crate::link::Link;
-use crate::report::{Command, Count, Doing, Report, Size, UnixMs};
+use crate::report::{Command, Count, Doing, Report, Size, Told, UnixMs};
 
 /// Bytes of messages in memory beyond which no more are read from the other broker.
 const MEMORY: usize = 16 << 20;
@@ -497,9 +496,8 @@ impl Worker {
             waiting_bytes: Size(bytes as u64),
             ..std::mem::take(&mut self.report)
         };
-        let mut line = serde_json::to_vec(&self.report)?;
-        line.push(b'\n');
-        self.reports.write_all(&line).await
+        let told = Told::Report(Box::new(self.report.clone()));
+        tell(&mut self.reports, &told).await
     }
 
     /// Waits shortly for the node's answers, so that the other broker gets its acknowledgements, and takes leave of both.

@@ -171,6 +171,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("text-table", &[]),
     ("sizing", &[]),
     ("outlet", &[]),
+    ("outlet-rules", &["outlet"]),
     (
         "outlets",
         &[
@@ -179,6 +180,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mqtt-client",
             "mqtt-proto",
             "outlet",
+            "outlet-rules",
         ],
     ),
     (
