@@ -244,6 +244,9 @@ impl Broker {
     /// # Errors
     /// As [`Broker::start`].
     pub fn start_until(config: &Config, word: FolderWord, ends: Ends) -> Result<Self, StartError> {
+        if let Some(wrong) = outlets::check(config).next() {
+            return Err(wrong);
+        }
         let Ends {
             give_up,
             left: after,

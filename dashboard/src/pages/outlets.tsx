@@ -101,6 +101,7 @@ function Details({ row, node }: { row: OutletRow; node: ComponentChildren }) {
           <Fact name="Delivered">{count(figures?.delivered)}</Fact>
           <Fact name="Last delivered"><Moment at={figures?.delivered_at} /></Fact>
           <Fact name="Its position">{visible(figures?.position ?? unknown)}</Fact>
+          <Fact name="Filtered">{figures ? `${count(figures.filtered)}, which the rules hold back` : unknown}</Fact>
           <Fact name="Left out">{figures ? `${count(figures.left_out)}, which the target had` : unknown}</Fact>
           <Fact name="Dead letters">{figures ? `${count(figures.dead)}, ${count(figures.dead_letter_unclaimed)} without a subscriber` : unknown}</Fact>
           <Fact name="Refused">{figures ? `${count(figures.refused)}, which are dropped` : unknown}</Fact>

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 
+use super::check::problem;
 use super::standing::{Place, Standing};
 use crate::own_connections::OwnConnections;
 
@@ -61,11 +62,23 @@ impl Outlets {
         let mut before = std::mem::take(&mut state.outlets);
         for transfer in Transfer::all(config) {
             let (name, kind) = (transfer.name().to_owned(), transfer.kind());
-            if let Err(why) = outlets::check(&transfer) {
-                tracing::error!(outlet = %name, %why, "the {kind} cannot run as it is configured");
-            }
-            let mut standing = before.remove(&name).unwrap_or_default();
-            standing.transfer = Some(Arc::new(transfer));
+            let former = before.remove(&name);
+            let standing = match (problem(&transfer), former) {
+                (Ok(()), former) => {
+                    let mut standing = former.unwrap_or_default();
+                    standing.transfer = Some(Arc::new(transfer));
+                    standing
+                }
+                // A start is refused; this is a reload.
+                (Err(why), Some(former)) => {
+                    tracing::error!(outlet = %name, %why, "the {kind} cannot run as it is configured; it stays as it was");
+                    former
+                }
+                (Err(why), None) => {
+                    tracing::error!(outlet = %name, %why, "the {kind} cannot run as it is configured; it does not begin");
+                    continue;
+                }
+            };
             state.outlets.insert(name, standing);
         }
         for (name, standing) in before {
