@@ -724,7 +724,7 @@ test("outlets: none, figures that are known, and a pause that is confirmed", asy
   const { items: nodes } = await (await fetch(`http://127.0.0.1:${cluster.nodes[0].http}/api/v1/nodes`, { headers: { Authorization: `Bearer ${cluster.key}` } })).json();
   const nodeOf = (name: string) => nodes.find((one: any) => one.node_name === name).node;
   const figures = {
-    lag_messages: 1234, lag_bytes: 56_789, oldest_at: new Date(Date.now() - 600_000).toISOString(), delivered: 98_765, left_out: 7, retries: 11, dead: 5, dead_letter_unclaimed: 2, refused: 1, filtered: 3,
+    lag_messages: 1234, lag_bytes: 56_789, oldest_at: new Date(Date.now() - 600_000).toISOString(), delivered: 98_765, left_out: 7, retries: 11, dead: 5, dropped: { dead_letter_unclaimed: 2, refused: 1, bridge_loop: 0 }, filtered: 3,
     waiting_messages: 16, attempt: 4, position: "3.98765", delivered_at: new Date(Date.now() - 600_000).toISOString(), batch_ms: 2.5, last_error: "the server answers 503 \u202e<b>", failing_s: 601, process: 4711, starts: 2, last_end: "signal: 9",
   };
   const common = { direction: "out", target: "http", place: "https://example.com/in", filters: ["plant/#", "line/+"], dead_letter: "dead/hook" };

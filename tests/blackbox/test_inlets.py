@@ -155,8 +155,8 @@ def test_messages_that_cannot_be_published_are_dropped_with_a_reason(tmp_path):
             client.published("in/a", b"long", qos=1, props=mine)
             client.published("in/b", b"good", qos=1)
             watcher.message(topic="x/b", payload=b"good", qos=1)
-            found = until(lambda: (f := figures(broker, "site"))["refused"] == 4 and f, what=lambda: row(broker, "site"))
-            assert "topic[1]" in found["last_error"] and found["bridge_loop"] == 1 and found["starts"] == 1
+            found = until(lambda: (f := figures(broker, "site"))["dropped"]["refused"] == 4 and f, what=lambda: row(broker, "site"))
+            assert "topic[1]" in found["last_error"] and found["dropped"]["bridge_loop"] == 1 and found["starts"] == 1
             until(lambda: broker.metric("heraldmq_outlet_dropped_total", outlet="site", reason="refused") == 4)
             assert broker.metric("heraldmq_outlet_dropped_total", outlet="site", reason="bridge_loop") == 1
 
@@ -185,8 +185,8 @@ def test_an_inlet_and_an_outlet_of_everything_bring_each_message_once(tmp_path, 
         for watcher in (here, there):
             watcher.message(topic="a/there", payload=b"t", qos=1)
         # Each was dropped where it came back.
-        until(lambda: figures(broker, "from")["bridge_loop"] == 1, what=lambda: row(broker, "from"))
-        until(lambda: figures(broker, "to")["bridge_loop"] == 1, what=lambda: row(broker, "to"))
+        until(lambda: figures(broker, "from")["dropped"]["bridge_loop"] == 1, what=lambda: row(broker, "from"))
+        until(lambda: figures(broker, "to")["dropped"]["bridge_loop"] == 1, what=lambda: row(broker, "to"))
         publisher.published("end", b"e", qos=1)
         for watcher in (here, there):
             watcher.message(topic="end", payload=b"e", qos=1)

@@ -325,7 +325,7 @@ def test_what_the_server_refuses_becomes_a_dead_letter_and_the_rest_goes_on(tmp_
             found = until(lambda: (f := figures(broker))["delivered"] == 18 and f)
             # What was refused is no failure of the outlet.
             assert found["failing_s"] is None
-            assert (found["dead"], found["dead_letter_unclaimed"], found["refused"]) == (2, 0, 0)
+            assert (found["dead"], found["dropped"]["dead_letter_unclaimed"], found["dropped"]["refused"]) == (2, 0, 0)
 
 
 def test_each_drop_has_its_reason(tmp_path):
@@ -340,8 +340,8 @@ def test_each_drop_has_its_reason(tmp_path):
             publish(broker, ["x"])
             drained(broker)
             drained(broker, "without")
-            until(lambda: figures(broker)["dead_letter_unclaimed"] == 1, what=lambda: row(broker))
-            until(lambda: figures(broker, "without")["refused"] == 1)
+            until(lambda: figures(broker)["dropped"]["dead_letter_unclaimed"] == 1, what=lambda: row(broker))
+            until(lambda: figures(broker, "without")["dropped"]["refused"] == 1)
 
             def dropped(outlet, reason):
                 return broker.metric("heraldmq_outlet_dropped_total", outlet=outlet, reason=reason)

@@ -53,7 +53,7 @@ pub use node::{
     Alarm, Counts, DrainProgress, HistoryPart, ListenerCertificate, ListenerRow, LoginSession,
     NodeHealth, Role, Setting, SettingPart,
 };
-pub use outlet::{OutletFigures, OutletHere, OutletState};
+pub use outlet::{OutletDrops, OutletFigures, OutletHere, OutletState};
 pub use part::{ANSWER_BYTES, Part, few, short, size};
 pub use position::Position;
 pub use profile::{

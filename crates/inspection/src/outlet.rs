@@ -55,12 +55,10 @@ pub struct OutletFigures {
     pub retries: Amount,
     /// Messages that became dead letters.
     pub dead: Amount,
-    /// Dead letters that nobody subscribes to.
-    pub dead_letter_unclaimed: Amount,
-    /// Messages that the target refused, and that are dropped.
-    pub refused: Amount,
-    /// Messages that went in a circle of brokers.
-    pub bridge_loop: Amount,
+    /// Messages that the rules did not let go on.
+    pub filtered: Amount,
+    /// Messages that were dropped, by reasons.
+    pub dropped: OutletDrops,
     /// Messages in the memory of its process.
     pub waiting_messages: Amount,
     /// Number of the present attempt, from 1; 0: none is made.
@@ -81,4 +79,15 @@ pub struct OutletFigures {
     pub starts: Amount,
     /// How the last process ended that did so by itself.
     pub last_end: Option<String>,
+}
+
+/// Messages that an outlet or an inlet has dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OutletDrops {
+    /// Dead letters that nobody subscribes to.
+    pub dead_letter_unclaimed: Amount,
+    /// Messages that the target or a rule refused, without a topic for dead letters.
+    pub refused: Amount,
+    /// Messages that went in a circle of brokers.
+    pub bridge_loop: Amount,
 }

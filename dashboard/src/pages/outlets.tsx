@@ -53,7 +53,7 @@ export function Outlets() {
 }
 
 /** Dead letters that nobody subscribes to, and what was refused without a topic for dead letters; `null`: not known here. */
-const dropped = (figures: OutletFigures | null) => figures && figures.dead_letter_unclaimed + figures.refused;
+const dropped = (figures: OutletFigures | null) => figures && figures.dropped.dead_letter_unclaimed + figures.dropped.refused;
 
 /** Why it fails; `null`: it does not, or that is not known here. */
 const errorOf = (figures: OutletFigures | null) => figures && (figures.last_error ?? (figures.failing_s === null ? null : figures.last_end));
@@ -103,8 +103,8 @@ function Details({ row, node }: { row: OutletRow; node: ComponentChildren }) {
           <Fact name="Its position">{visible(figures?.position ?? unknown)}</Fact>
           <Fact name="Filtered">{figures ? `${count(figures.filtered)}, which the rules hold back` : unknown}</Fact>
           <Fact name="Left out">{figures ? `${count(figures.left_out)}, which the target had` : unknown}</Fact>
-          <Fact name="Dead letters">{figures ? `${count(figures.dead)}, ${count(figures.dead_letter_unclaimed)} without a subscriber` : unknown}</Fact>
-          <Fact name="Refused">{figures ? `${count(figures.refused)}, which are dropped` : unknown}</Fact>
+          <Fact name="Dead letters">{figures ? `${count(figures.dead)}, ${count(figures.dropped.dead_letter_unclaimed)} without a subscriber` : unknown}</Fact>
+          <Fact name="Refused">{figures ? `${count(figures.dropped.refused)}, which are dropped` : unknown}</Fact>
         </dl></section>
         <section><h2>Attempts</h2><dl>
           <Fact name="Mean of a batch">{milliseconds(figures?.batch_ms)}</Fact>

@@ -49,7 +49,7 @@ pub use message::{
     Encoding, Message, NewMessage, PublishedMessage, RetainedLevelRow, RetainedRow, UserProperty,
 };
 pub use node::{Alarm, DrainProgress, ListenerCertificate, ListenerRow, NodeHealth, NodeRow};
-pub use outlet::{OutletDirection, OutletFigures, OutletRow, OutletState};
+pub use outlet::{OutletDirection, OutletDrops, OutletFigures, OutletRow, OutletState};
 pub use people::{
     FirstAdministrator, KeyMade, KeyRow, KnownIn, LoginMethods, NewKey, NewPerson, OwnPassword,
     PersonMade, PersonRow, Rotation,

@@ -80,14 +80,10 @@ pub struct OutletFigures {
     pub retries: Amount,
     /// Messages that became dead letters.
     pub dead: Amount,
-    /// Dead letters that nobody subscribes to, and that are dropped.
-    pub dead_letter_unclaimed: Amount,
-    /// Messages that the target or a rule refused, and that are dropped.
-    pub refused: Amount,
     /// Messages that the rules did not let go on.
     pub filtered: Amount,
-    /// Messages that were dropped as they went in a circle of brokers; `delivered` counts them, too.
-    pub bridge_loop: Amount,
+    /// Messages that were dropped, by reasons.
+    pub dropped: OutletDrops,
     /// Messages in the memory of its process.
     pub waiting_messages: Amount,
     /// Number of the present attempt, from 1; 0: none is made.
@@ -108,4 +104,15 @@ pub struct OutletFigures {
     pub starts: Amount,
     /// How the last process ended that did so by itself; `null`: none has.
     pub last_end: Option<String>,
+}
+
+/// Messages that an outlet or an inlet has dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct OutletDrops {
+    /// Dead letters that nobody subscribes to.
+    pub dead_letter_unclaimed: Amount,
+    /// Messages that the target or a rule refused, without a topic for dead letters.
+    pub refused: Amount,
+    /// Messages that went in a circle of brokers; `delivered` counts them, too.
+    pub bridge_loop: Amount,
 }

@@ -45,7 +45,8 @@ impl Outlets for AllOutlets {
         let is_known = known.any(|(known, _)| known == name);
         async move {
             if !is_known {
-                let why = format!("no outlet or inlet is called {name}; GET /api/v1/outlets lists them");
+                let why =
+                    format!("no outlet or inlet is called {name}; GET /api/v1/outlets lists them");
                 return Err(Problem::new(Kind::NotFound, why));
             }
             let payload = if is_paused { "paused" } else { "" };

@@ -1,6 +1,6 @@
 //! What this node says of its outlets.
 
-use admin::api::{Amount, At, OutletDirection, OutletFigures, OutletRow, OutletState};
+use admin::api::{Amount, At, OutletDirection, OutletDrops, OutletFigures, OutletRow, OutletState};
 use admin::cluster::NodeId;
 use inspection::OutletHere;
 use outlets::{Doing, TargetDefinition, Transfer};
@@ -99,10 +99,12 @@ fn figures(node: &Node, transfer: &Transfer, standing: &Standing) -> OutletFigur
         left_out: Amount(total.left_out.0),
         retries: Amount(total.retries.0),
         dead: Amount(total.dead.0),
-        dead_letter_unclaimed: Amount(total.unclaimed.0),
-        refused: Amount(total.refused.0),
         filtered: Amount(total.filtered.0),
-        bridge_loop: Amount(total.looped.0),
+        dropped: OutletDrops {
+            dead_letter_unclaimed: Amount(total.unclaimed.0),
+            refused: Amount(total.refused.0),
+            bridge_loop: Amount(total.looped.0),
+        },
         waiting_messages: Amount(standing.report.waiting_messages.0),
         attempt: Amount(standing.report.attempt.0),
         position: total.position,

@@ -135,7 +135,9 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
             figure(|figures| figures.lag_messages.map(|lag| lag.0)),
             figure(|figures| Some(figures.delivered.0)),
             figure(|figures| Some(figures.dead.0)),
-            figure(|figures| Some(figures.refused.0 + figures.dead_letter_unclaimed.0)),
+            figure(|figures| {
+                Some(figures.dropped.refused.0 + figures.dropped.dead_letter_unclaimed.0)
+            }),
         ];
         let [waiting, delivered, dead, dropped] = cells;
         table.row([
@@ -169,13 +171,15 @@ fn show(node: &HttpPort, name: &str, json: bool) -> Result<(), Failure> {
     }
     let fields: serde_json::Map<String, serde_json::Value> = parse(&text)?;
     let mut table = Table::new(["FIELD", "VALUE"]).with_text([0, 1]);
+    add_rows(&mut table, fields);
+    print(&fitted(table, true).to_string())
+}
+
+/// A row for each field, also of objects in it.
+fn add_rows(table: &mut Table, fields: serde_json::Map<String, serde_json::Value>) {
     for (field, value) in fields {
         match value {
-            serde_json::Value::Object(figures) => {
-                for (field, value) in figures {
-                    table.row([field, word(&value)]);
-                }
-            }
+            serde_json::Value::Object(fields) => add_rows(table, fields),
             serde_json::Value::Array(values) => {
                 let values: Vec<String> = values.iter().map(word).collect();
                 table.row([field, values.join(" ")]);
@@ -185,7 +189,6 @@ fn show(node: &HttpPort, name: &str, json: bool) -> Result<(), Failure> {
             }
         }
     }
-    print(&fitted(table, true).to_string())
 }
 
 fn change(node: &HttpPort, name: &str, what: &str) -> Result<(), Failure> {

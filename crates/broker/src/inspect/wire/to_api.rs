@@ -94,9 +94,10 @@ structs! {
         ready, uptime_s, cpu_s, cores, memory_bytes, disk_free_bytes, sessions, shards_led,
         dropped, drain, alarms,
     }
+    api::OutletDrops { dead_letter_unclaimed, refused, bridge_loop }
     api::OutletFigures {
         lag_messages, lag_bytes, oldest_at, delivered, left_out, retries, dead,
-        dead_letter_unclaimed, refused, bridge_loop, waiting_messages, attempt, position,
+        filtered, dropped, waiting_messages, attempt, position,
         delivered_at, batch_ms, last_error, failing_s, process, starts, last_end,
     }
     api::Queue { messages, bytes, limit_messages, limit_bytes, full, oldest_at }

@@ -49,9 +49,10 @@ structs! {
     api::NewSubscription {
         filter, qos, no_local, retain_as_published, retain_handling, identifier,
     }
+    api::OutletDrops { dead_letter_unclaimed, refused, bridge_loop }
     api::OutletFigures {
         lag_messages, lag_bytes, oldest_at, delivered, left_out, retries, dead,
-        dead_letter_unclaimed, refused, bridge_loop, waiting_messages, attempt, position,
+        filtered, dropped, waiting_messages, attempt, position,
         delivered_at, batch_ms, last_error, failing_s, process, starts, last_end,
     }
     api::ProfiledModule { path, build_id, is_program }
