@@ -226,34 +226,37 @@ def test_a_raw_body_is_the_payload(tmp_path):
             assert "." in headers["x-hmq-position"]
 
 
-def test_requests_go_together_and_messages_of_a_topic_in_order(tmp_path):
-    topics = ["plant/slow", "plant/a", "plant/b", "plant/c"]
-    with HttpSink() as sink, Broker(tmp_path, configured(to_http(sink, body="raw", concurrency=3))) as broker:
-        held = threading.Event()
-        sink.answer = lambda body: held.wait(30) and 200 if body.startswith(b"slow") else 200
-        running(broker)
-        with broker.client() as client:
-            for number in range(20):
-                for topic in topics:
-                    client.published(topic, f"{topic[6:]} {number}".encode(), qos=1)
-        # Messages of other topics overtake the first one that has no answer, and none of its topic does.
-        until(lambda: len(sink.bodies) == 60, what=lambda: len(sink.bodies))
-        assert sink.together == 3
-        assert [body for _, _, _, body in sink.requests if body.startswith(b"slow")] == [b"slow 0"]
-        held.set()
-        drained(broker)
-        of = lambda name: [body for body in sink.bodies if body.startswith(name.encode())]  # noqa: E731
-        for topic in topics:
-            assert of(topic[6:]) == [f"{topic[6:]} {number}".encode() for number in range(20)]
-        # What the server has does not come again when another request fails.
-        sink.answers = [200, 503, 200]
-        publish(broker, ["x 0", "y 1", "z 2"], "plant/one")
-        for number, topic in enumerate(topics):
-            publish(broker, [f"last {number}"], topic)
-        drained(broker)
-        found = figures(broker)
-        assert found["retries"] == 1 and found["delivered"] == 87
-        assert len(sink.bodies) == len(set(sink.bodies)) == 87
+def test_requests_go_together_and_messages_of_a_topic_in_order():
+    topics = ["slow", "a", "b", "c"]
+    # A batch is full with all messages of a part of the test.
+    options = {**outlet(target={"http": {"body": "raw", "concurrency": 3}}), "batch": {"messages": 80, "lingerMs": 60_000}}
+    with HttpSink() as sink:
+        options["target"]["http"]["url"] = sink.url
+        with Broker(config=configured(options)) as broker:
+            held = threading.Event()
+            sink.answer = lambda body: 200 if not body.startswith(b"slow") or held.wait(30) else 500
+            running(broker)
+            with broker.client() as client:
+                for number in range(20):
+                    for topic in topics:
+                        client.published(f"plant/{topic}", f"{topic} {number}".encode(), qos=1)
+            # Messages of other topics overtake the first one that has no answer, and none of its topic does.
+            until(lambda: len(sink.bodies) == 60, what=lambda: len(sink.bodies))
+            assert 2 <= sink.together <= 3
+            held.set()
+            drained(broker)
+            for topic in topics:
+                of_topic = [body.decode() for body in sink.bodies if body.startswith(topic.encode())]
+                assert of_topic == [f"{topic} {number}" for number in range(20)]
+            # What the server has does not come again when another request fails.
+            sink.answers = [200] * 10 + [503]
+            with broker.client() as client:
+                for number in range(80):
+                    client.published(f"plant/{number % 7}", f"m{number}".encode(), qos=1)
+            drained(broker)
+            until(lambda: figures(broker)["delivered"] == 160, what=lambda: row(broker))
+            assert figures(broker)["retries"] == 1
+            assert len(sink.bodies) == len(set(sink.bodies)) == 160
 
 
 def test_a_server_that_fails_in_all_ways_gets_everything_in_order(tmp_path):

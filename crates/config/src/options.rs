@@ -342,7 +342,7 @@ options! {
         /// Messages of QoS 1 and 2 from a client that may be in flight (Receive Maximum).
         live "receiveMaximum" => receive_maximum: NonZero<u16> = at_least_one(1024);
         /// Messages of QoS 1 and 2 to a client that are in flight at most; the client's Receive
-        /// Maximum counts if it is smaller.
+        /// Maximum counts if it is smaller. An outlet has two batches in flight, whatever stands here.
         live "inflightMaximum" => inflight_maximum: NonZero<u16> = at_least_one(128);
         /// Largest packet from a client; a larger one closes the connection with 0x95. At most 32 MB, for a
         /// message goes in one piece to the stores and to other nodes.

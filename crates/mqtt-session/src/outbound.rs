@@ -637,10 +637,13 @@ impl Session {
     /// [MQTT-4.9.0-1] the window is at least 1 and at most the client's Receive Maximum.
     #[inline]
     pub(crate) fn set_window(&mut self, policy: &Policy) {
-        self.window = policy
-            .inflight_maximum
-            .max(1)
-            .min(self.client_receive_maximum);
+        let durable = self.durable.as_ref();
+        // A client that is told positions is the broker's own, and asks for no more than it has room for.
+        let most = match durable.is_some_and(|durable| durable.incarnation.is_some()) {
+            true => u16::MAX,
+            false => policy.inflight_maximum.max(1),
+        };
+        self.window = most.min(self.client_receive_maximum);
     }
 
     /// Messages that wait, not counting those in flight. In a durable session, what the store handed

@@ -77,6 +77,23 @@ fn a_client_is_told_its_epoch_and_the_positions_of_stored_messages() {
     );
 }
 
+/// [MQTT-4.9.0-1]
+#[test]
+fn a_client_that_is_told_positions_has_as_many_in_flight_as_it_asks_for() {
+    for (incarnation, room) in [(" epoch=12 incarnation=7", 300), ("", 128)] {
+        let properties = match incarnation {
+            "" => "",
+            _ => " hmq-epoch=12",
+        };
+        check(&format!(
+            "> CONNECT v=5 expiry=99 rm=300 durable{incarnation}
+             < CONNACK{properties}
+             ? facts
+             = waiting=0 in_flight=0 room={room} empty sent=0"
+        ));
+    }
+}
+
 /// [MQTT-4.4.0-1] [MQTT-4.6.0-1] [MQTT-3.3.1-1] [MQTT3-4.4.0-1] [MQTT3-4.6.0-1]
 #[test]
 fn what_the_store_has_goes_again_in_order() {
