@@ -197,6 +197,7 @@ fn an_error_says_what_is_wrong_and_where() {
 /// `cargo test --release -p herald-outlet-rules -- --ignored --nocapture`, or without `--release`: libraries are optimised there, too.
 #[test]
 #[ignore = "it measures, and judges nothing"]
+#[expect(clippy::print_stdout, reason = "it says what it has measured")]
 fn how_long_rules_take() {
     let payload = br#"{"temp": 41.5, "humidity": 60, "device": "sensor-17", "values": [1, 2, 3, 4], "ok": true}"#;
     let item = item(payload);

@@ -8,7 +8,7 @@ use outlet::{BatchLimits, Milliseconds, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::report::Size;
-use crate::rules::RuleTexts;
+use crate::rule_texts::RuleTexts;
 
 /// Before the kind of an event in the topic of its message.
 pub const EVENTS: &str = "$hmq/event/";

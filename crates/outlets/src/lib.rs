@@ -12,6 +12,7 @@
 //!
 //! Where to read next: `process.rs`; `worker.rs` for outlets, `inlet/` for inlets.
 
+mod command;
 mod definition;
 mod epoch;
 mod inlet;
@@ -22,6 +23,7 @@ mod process;
 mod record;
 mod remote;
 mod report;
+mod rule_texts;
 mod rules;
 mod secret;
 mod target;
@@ -30,6 +32,7 @@ mod transfer;
 mod watchdog;
 mod worker;
 
+pub use command::{Caution, Command};
 pub use definition::{
     BodyForm, BrokerDefinition, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition,
     TargetDefinition, client_id,
@@ -37,6 +40,7 @@ pub use definition::{
 pub use inlet::InletDefinition;
 pub use lines::Ended;
 pub use process::{check, probe, process, run};
-pub use report::{Command, Count, Doing, Micros, Report, Size, Told, UnixMs};
-pub use rules::{Caution, RuleTexts, TOO_LONG_EXIT};
+pub use report::{Count, Doing, Micros, Report, Size, Told, UnixMs};
+pub use rule_texts::RuleTexts;
+pub use rules::TOO_LONG_EXIT;
 pub use transfer::Transfer;

@@ -7,7 +7,8 @@ use outlet::Milliseconds;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use crate::report::{Command, Told};
+use crate::command::Command;
+use crate::report::Told;
 
 /// How often the process says what it does.
 pub(crate) const REPORTS: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 
 use tokio::net::UnixStream;
 
+use crate::command::Command;
 use crate::lines::{Ended, Lines};
-use crate::report::Command;
 use crate::target::Target;
 use crate::transfer::Transfer;
 use crate::{inlet, worker};

@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::Caution;
-use crate::transfer::Transfer;
-
 /// Messages, attempts or batches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Count(pub u64);
@@ -20,24 +17,6 @@ pub struct Micros(pub u64);
 /// Unix time in ms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct UnixMs(pub u64);
-
-/// From the node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Command {
-    /// The first one: what the process is for.
-    Begin {
-        /// The outlet, or the inlet.
-        transfer: Transfer,
-        /// Whether it begins paused.
-        is_paused: bool,
-        /// What is known of rules that did not end.
-        caution: Caution,
-    },
-    /// A pause begins or ends.
-    Pause(bool),
-    /// End in order.
-    Stop,
-}
 
 /// What an outlet does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use outlet::{Item, Position};
 use outlet_rules::{Rules, Verdict};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::{Deserialize, Serialize};
 
+use crate::command::Caution;
 use crate::definition::Definition;
 use crate::watchdog::Watchdog;
 
@@ -36,38 +36,6 @@ const CAREFUL: Duration = Duration::from_secs(60);
 
 /// Why a message is refused that a rule has ended a process on.
 const DID_NOT_END: &str = "the rule did not end on it";
-
-/// The texts of the rules of an outlet, in the language jq.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct RuleTexts {
-    /// Which messages go on; `None`: all.
-    pub condition: Option<String>,
-    /// What the target gets as payload; `None`: the payload.
-    pub map: Option<String>,
-}
-
-impl RuleTexts {
-    /// Whether there is no rule.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.condition.is_none() && self.map.is_none()
-    }
-
-    /// `None`: there is none.
-    pub(crate) fn compile(&self) -> Result<Option<Rules>, String> {
-        let rules = Rules::compile(self.condition.as_deref(), self.map.as_deref());
-        rules.map_err(|error| error.to_string())
-    }
-}
-
-/// What the node knows of processes before that have ended on a message.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Caution {
-    /// The process tells before each evaluation for which message it is.
-    pub is_careful: bool,
-    /// Positions of messages that are refused without an evaluation.
-    pub refuse: Vec<String>,
-}
 
 /// What a message waits for that is not judged yet.
 pub(crate) enum Next {
@@ -179,6 +147,7 @@ mod tests {
     use outlet::{Incarnation, Milliseconds, Sequence};
 
     use super::*;
+    use crate::rule_texts::RuleTexts;
 
     fn item(sequence: u64) -> Box<Item> {
         let position = Position {

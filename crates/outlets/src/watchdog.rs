@@ -51,7 +51,7 @@ fn look(changes: &AtomicU64, longest: Duration) {
         thread::sleep(LOOKS);
         let count = changes.load(Ordering::Relaxed);
         let now = cpu_time();
-        if count % 2 == 0 || count != before.0 {
+        if count.is_multiple_of(2) || count != before.0 {
             before = (count, now);
         } else if now.saturating_sub(before.1) > longest {
             return;

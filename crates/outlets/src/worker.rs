@@ -26,12 +26,13 @@ use outlet_rules::Verdict;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 
+use crate::command::{Caution, Command};
 use crate::definition::Definition;
 use crate::epoch::{EPOCH, Epoch, POSITION};
 use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};
 use crate::link::Link;
-use crate::report::{Command, Count, Doing, Report, Size, Told, UnixMs};
-use crate::rules::{Caution, Gate, Next};
+use crate::report::{Count, Doing, Report, Size, Told, UnixMs};
+use crate::rules::{Gate, Next};
 use crate::target::Target;
 
 /// Runs an outlet until something ends it. `mqtt`: the connection to the node; `lines` and `reports`: beside it.

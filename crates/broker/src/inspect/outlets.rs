@@ -25,12 +25,35 @@ const BUDGET: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct AllOutlets(pub(super) Arc<Inspect>);
 
+impl AllOutlets {
+    /// Asks the nodes that run some of these outlets.
+    async fn ask(&self, rows: &[OutletRow], budget: Duration) -> (Said, Vec<Missing>) {
+        let inspect = &self.0;
+        let mut others: Vec<NodeId> = rows
+            .iter()
+            .filter(|row| row.figures.is_none())
+            .filter_map(|row| row.node)
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
+        let question = |_| Question::Messages(MessagesQuestion::Outlets);
+        let answers = gather::some(inspect, &nodes, &others, question, budget).await;
+        let (parts, partial) = gather::sort(answers, "outlets", |answer| match answer {
+            Answer::Messages(MessagesAnswer::Outlets(here)) => Some(here),
+            _ => None,
+        });
+        let said = parts.into_iter().map(|(node, _, here)| (node, here));
+        (said.collect(), partial)
+    }
+}
+
 impl Outlets for AllOutlets {
     fn list(&self, budget: Duration) -> Asked<Gathered<Vec<OutletRow>>> {
-        let inspect = Arc::clone(&self.0);
+        let asking = Self(Arc::clone(&self.0));
         async move {
-            let mut all = own_outlets::list(&inspect.node, &inspect.outlets);
-            let (said, partial) = ask(&inspect, &all, budget).await;
+            let mut all = own_outlets::list(&asking.0.node, &asking.0.outlets);
+            let (said, partial) = asking.ask(&all, budget).await;
             for row in &mut all {
                 complete(row, &said);
             }
@@ -61,26 +84,6 @@ impl Outlets for AllOutlets {
 
 /// What other nodes say of the outlets that they run.
 type Said = BTreeMap<NodeId, Vec<OutletHere>>;
-
-/// Asks the nodes that run some of these outlets.
-async fn ask(inspect: &Arc<Inspect>, rows: &[OutletRow], budget: Duration) -> (Said, Vec<Missing>) {
-    let mut others: Vec<NodeId> = rows
-        .iter()
-        .filter(|row| row.figures.is_none())
-        .filter_map(|row| row.node)
-        .collect();
-    others.sort_unstable();
-    others.dedup();
-    let nodes = gather::nodes(&inspect.control.status(), &inspect.name);
-    let question = |_| Question::Messages(MessagesQuestion::Outlets);
-    let answers = gather::some(inspect, &nodes, &others, question, budget).await;
-    let (parts, partial) = gather::sort(answers, "outlets", |answer| match answer {
-        Answer::Messages(MessagesAnswer::Outlets(here)) => Some(here),
-        _ => None,
-    });
-    let said = parts.into_iter().map(|(node, _, here)| (node, here));
-    (said.collect(), partial)
-}
 
 /// Adds to a row what the node has said that runs its outlet. A node that has another configuration, or has just lost the outlet, says
 /// nothing of it.

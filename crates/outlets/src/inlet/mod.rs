@@ -29,9 +29,10 @@ use tokio::time::Instant;
 pub use self::definition::InletDefinition;
 use self::message::{Message, Rules};
 use self::session::{RECEIVE_MAXIMUM, Session};
+use crate::command::Command;
 use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};
 use crate::link::Link;
-use crate::report::{Command, Count, Doing, Report, Size, Told, UnixMs};
+use crate::report::{Count, Doing, Report, Size, Told, UnixMs};
 
 /// Bytes of messages in memory beyond which no more are read from the other broker.
 const MEMORY: usize = 16 << 20;
@@ -302,11 +303,8 @@ impl Worker {
 
     /// Does what the inlet wants done, and publishes what the node has room for.
     async fn act(&mut self) {
-        loop {
-            self.publish();
-            let Some(action) = self.inlet.poll_action() else {
-                return;
-            };
+        self.publish();
+        while let Some(action) = self.inlet.poll_action() {
             match action {
                 InletAction::Connect => {
                     let session = match self.remote.take() {
@@ -328,6 +326,7 @@ impl Worker {
                     }
                 }
             }
+            self.publish();
         }
     }
 
