@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -86,6 +87,18 @@ def http_target(hangs=False):
         finally:
             process.kill()
             process.join()
+
+
+@contextlib.contextmanager
+def nats_target(folder, kept):
+    """A server of NATS, which keeps the messages in `file` or `memory`; its URL. `scripts/tools.sh` has need_nats_server."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/blackbox"))
+    from harness.nats import NatsServer
+
+    with NatsServer(pathlib.Path(folder)) as server:
+        with server.client() as nats:
+            nats.stream("OUT", "out.>", storage=kept)
+        yield server.url
 
 
 def outlet(name, target, filter="out/#", batch=1000):
@@ -176,6 +189,10 @@ def rates(arguments):
     for name, body, more in (("http-lines", "lines", {}), ("http-array", "array", {}), ("http-raw-32", "raw", {"concurrency": 32})):
         with next(folders) as folder, http_target() as url:
             rate(arguments, name, {"http": {"url": url, "body": body, **more}}, folder)
+    if shutil.which("nats-server"):
+        for name, kept in (("nats-memory", "memory"), ("nats-file", "file")):
+            with next(folders) as folder, next(folders) as other, nats_target(other, kept) as url:
+                rate(arguments, name, {"nats": {"url": url}}, folder)
     with next(folders) as folder, next(folders) as other, Broker(arguments.binary, OPTIONS, other) as there:
         rate(arguments, "mqtt", {"mqtt": {"url": f"mqtt://127.0.0.1:{there.port('mqtt-tcp')}"}}, folder)
 

@@ -135,6 +135,21 @@ need_helm() {
         fail "helm $helm_version cannot be built from the Go module proxy"
 }
 
+# The server of NATS for the tests of outlets, in the path as `nats-server`: Go builds it from the module proxy, once.
+need_nats_server() {
+    nats_version=2.15.2
+    mkdir -p "$(target_dir)"
+    folder="$(cd "$(target_dir)" && pwd)/nats-server-$nats_version"
+    PATH="$folder:$PATH"
+    [ -x "$folder/nats-server" ] && return
+    need_go
+    echo "building nats-server $nats_version" >&2
+    # It may want a newer Go than the tests, which fetches itself.
+    (cd / && env -u GOROOT GOTOOLCHAIN=auto GOFLAGS='' GOBIN="$folder" CGO_ENABLED=0 \
+        "$go" install "github.com/nats-io/nats-server/v2@v$nats_version") ||
+        fail "nats-server $nats_version cannot be built from the Go module proxy"
+}
+
 # Where programs are kept that take minutes to build: HERALD_CACHE, or a folder of this machine.
 cache_dir() {
     if [ -n "${HERALD_CACHE:-}" ]; then

@@ -9,6 +9,7 @@ need_mosquitto
 need_prometheus
 need_otelcol
 need_helm
+need_nats_server
 ./setup.sh
 need_broker
 # More workers than cores: most tests wait, few compute.

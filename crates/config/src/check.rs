@@ -191,11 +191,21 @@ fn outlet_problem(outlet: &OutletConfig) -> Option<String> {
             "deadLetter.topic: {topic} is no topic, or begins with $"
         ));
     }
-    let OutletTargetConfig { file, http, mqtt } = &outlet.target;
-    let named = [file.path.is_some(), http.url.is_some(), mqtt.url.is_some()];
+    let OutletTargetConfig {
+        file,
+        http,
+        mqtt,
+        nats,
+    } = &outlet.target;
+    let named = [
+        file.path.is_some(),
+        http.url.is_some(),
+        mqtt.url.is_some(),
+        !nats.url.is_empty(),
+    ];
     if named.into_iter().filter(|is_named| *is_named).count() != 1 {
         return Some(
-            "expected one target: `target.file.path`, `target.http.url` or `target.mqtt.url`"
+            "expected one target: `target.file.path`, `target.http.url`, `target.mqtt.url` or `target.nats.url`"
                 .to_owned(),
         );
     }

@@ -52,12 +52,12 @@ pub use options::{
     ForwardedHeader, HttpAnonymous, HttpAuthenticatorConfig, HttpBody, HttpConfig, HttpMethod,
     HttpTargetConfig, InboxConfig, InboxQos0, InletConfig, InletSourceConfig, JwtConfig, JwtFrom,
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
-    MqttSourceConfig, MqttTargetConfig, NodeLimits, OtlpConfig, OutletBatchConfig, OutletConfig,
-    OutletSourceConfig, OutletTargetConfig, Permission, PostgresConfig, ProxyConfig, ProxyUserName,
-    ProxyVersion, QueueFull, RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser,
-    SplitPolicy, SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
-    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
-    WsListenerConfig, WssListenerConfig,
+    MqttSourceConfig, MqttTargetConfig, NatsTargetConfig, NodeLimits, OtlpConfig,
+    OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig, Permission,
+    PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig,
+    RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
+    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
+    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

@@ -37,7 +37,7 @@ pub use listeners::{
 };
 pub use outlets::{
     DeadLetterConfig, FileTargetConfig, HttpBody, HttpMethod, HttpTargetConfig, MqttTargetConfig,
-    OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
+    NatsTargetConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,

@@ -136,6 +136,19 @@ impl Template {
     /// # Errors
     /// The message lacks a piece for which there is no other text.
     pub fn render(&self, item: &Item) -> Result<String, RenderError> {
+        self.render_with(item, |value, _, out| out.push_str(value))
+    }
+
+    /// What it says of a message, where `write` writes the values of the message, for a target that gives some characters a meaning. It
+    /// is told whether a value is several topic levels with `/` between them. What stands behind `:-` is written as it is.
+    ///
+    /// # Errors
+    /// The message lacks a piece for which there is no other text.
+    pub fn render_with(
+        &self,
+        item: &Item,
+        mut write: impl FnMut(&str, bool, &mut String),
+    ) -> Result<String, RenderError> {
         let mut out = String::new();
         let mut json = None;
         for part in &self.0 {
@@ -143,7 +156,10 @@ impl Template {
                 Part::Text(text) => out.push_str(text),
                 Part::Piece { piece, otherwise } => {
                     match (value(piece, item, &mut json), otherwise) {
-                        (Some(value), _) => out.push_str(&value),
+                        (Some(value), _) => {
+                            let is_levels = matches!(piece, Piece::Topic | Piece::LevelsFrom(_));
+                            write(&value, is_levels, &mut out);
+                        }
                         (None, Some(otherwise)) => out.push_str(otherwise),
                         (None, None) => return Err(RenderError(piece.to_string().into())),
                     }

@@ -64,6 +64,8 @@ pub enum TargetDefinition {
     Http(HttpDefinition),
     /// Another MQTT broker.
     Mqtt(MqttDefinition),
+    /// NATS.
+    Nats(NatsDefinition),
 }
 
 /// An HTTP server.
@@ -127,6 +129,33 @@ pub struct BrokerDefinition {
     /// Authorities of the broker's certificate.
     pub ca_file: Option<PathBuf>,
     /// How long the broker may take.
+    pub timeout: Duration,
+}
+
+/// Servers of NATS, and the messages there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NatsDefinition {
+    /// `nats://HOST:PORT` or `tls://HOST:PORT`, at least one.
+    pub urls: Vec<String>,
+    /// The subject, a template; `None`: the topic.
+    pub subject: Option<String>,
+    /// The stream that has to take the messages; `None`: the one with the subject.
+    pub stream: Option<String>,
+    /// The user there.
+    pub user: Option<String>,
+    /// The file with the password.
+    pub password_file: Option<PathBuf>,
+    /// The file with a token.
+    pub token_file: Option<PathBuf>,
+    /// The file with a key, and perhaps a JSON Web Token.
+    pub credentials_file: Option<PathBuf>,
+    /// Authorities of the servers' certificates.
+    pub ca_file: Option<PathBuf>,
+    /// The outlet's own certificate.
+    pub cert_file: Option<PathBuf>,
+    /// The key of that.
+    pub key_file: Option<PathBuf>,
+    /// How long an acknowledgement may take.
     pub timeout: Duration,
 }
 
@@ -210,7 +239,12 @@ fn filters(outlet: &OutletConfig) -> Vec<String> {
 }
 
 fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
-    let config::OutletTargetConfig { file, http, mqtt } = &outlet.target;
+    let config::OutletTargetConfig {
+        file,
+        http,
+        mqtt,
+        nats,
+    } = &outlet.target;
     if let Some(path) = &file.path {
         return Some(TargetDefinition::File {
             path: path.clone(),
@@ -233,6 +267,21 @@ fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
             timeout: http.timeout,
             concurrency: MessageCount(http.concurrency),
             order_key: http.order_key.clone(),
+        }));
+    }
+    if !nats.url.is_empty() {
+        return Some(TargetDefinition::Nats(NatsDefinition {
+            urls: nats.url.iter().cloned().collect(),
+            subject: nats.subject.clone(),
+            stream: nats.stream.clone(),
+            user: nats.user.clone(),
+            password_file: nats.password_file.clone(),
+            token_file: nats.token_file.clone(),
+            credentials_file: nats.credentials_file.clone(),
+            ca_file: nats.ca_file.clone(),
+            cert_file: nats.cert_file.clone(),
+            key_file: nats.key_file.clone(),
+            timeout: nats.timeout,
         }));
     }
     let url = mqtt.url.clone()?;

@@ -35,7 +35,7 @@ mod worker;
 pub use command::{Caution, Command};
 pub use definition::{
     BodyForm, BrokerDefinition, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition,
-    TargetDefinition, client_id,
+    NatsDefinition, TargetDefinition, client_id,
 };
 pub use inlet::InletDefinition;
 pub use lines::Ended;

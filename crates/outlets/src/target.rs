@@ -11,6 +11,7 @@ use crate::report::Count;
 use crate::targets::file::FileTarget;
 use crate::targets::http::HttpTarget;
 use crate::targets::mqtt::MqttTarget;
+use crate::targets::nats::NatsTarget;
 
 /// A target. Calls come one after the other; each ends in time, whatever the other system does.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub(crate) enum Target {
     File(FileTarget),
     Http(Box<HttpTarget>),
     Mqtt(Box<MqttTarget>),
+    Nats(Box<NatsTarget>),
 }
 
 impl Target {
@@ -36,6 +38,10 @@ impl Target {
             TargetDefinition::Mqtt(mqtt) => {
                 Self::Mqtt(Box::new(MqttTarget::new(mqtt, &definition.cluster)?))
             }
+            TargetDefinition::Nats(nats) => {
+                let Definition { cluster, name, .. } = definition;
+                Self::Nats(Box::new(NatsTarget::new(nats, cluster, name)?))
+            }
         })
     }
 
@@ -45,6 +51,7 @@ impl Target {
             Self::File(file) => file.open(epoch),
             Self::Http(http) => http.open(),
             Self::Mqtt(mqtt) => mqtt.open().await.map(|()| None),
+            Self::Nats(nats) => nats.open().await.map(|()| None),
         }
     }
 
@@ -54,13 +61,14 @@ impl Target {
             Self::File(file) => file.deliver(batch),
             Self::Http(http) => http.deliver(batch).await,
             Self::Mqtt(mqtt) => mqtt.deliver(batch).await,
+            Self::Nats(nats) => nats.deliver(batch).await,
         }
     }
 
     /// Keeps it alive while there is nothing for it. May be dropped at any time.
     pub(crate) async fn idle(&mut self) -> Infallible {
         match self {
-            Self::File(_) | Self::Http(_) => std::future::pending().await,
+            Self::File(_) | Self::Http(_) | Self::Nats(_) => std::future::pending().await,
             Self::Mqtt(mqtt) => mqtt.idle().await,
         }
     }
@@ -68,7 +76,7 @@ impl Target {
     /// Messages that it has dropped, as they went in a circle of brokers; they count as taken.
     pub(crate) fn looped(&self) -> Count {
         match self {
-            Self::File(_) | Self::Http(_) => Count(0),
+            Self::File(_) | Self::Http(_) | Self::Nats(_) => Count(0),
             Self::Mqtt(mqtt) => mqtt.looped(),
         }
     }
@@ -79,6 +87,7 @@ impl Target {
             Self::File(file) => file.probe(),
             Self::Http(http) => http.probe().await,
             Self::Mqtt(mqtt) => mqtt.probe().await,
+            Self::Nats(nats) => nats.probe().await,
         }
     }
 }

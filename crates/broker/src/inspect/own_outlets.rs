@@ -41,6 +41,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
                 TargetDefinition::File { path, .. } => ("file", path.display().to_string()),
                 TargetDefinition::Http(http) => ("http", http.url.clone()),
                 TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
+                TargetDefinition::Nats(nats) => ("nats", nats.urls.join(",")),
             };
             (OutletDirection::Out, target, place)
         }

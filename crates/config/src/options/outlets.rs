@@ -46,6 +46,7 @@ options! {
         group "file" => file: FileTargetConfig;
         group "http" => http: HttpTargetConfig;
         group "mqtt" => mqtt: MqttTargetConfig;
+        group "nats" => nats: NatsTargetConfig;
     }
 
     /// Messages are appended to a file, each once, also if processes are killed: docs/operate/outlets-file.md.
@@ -98,6 +99,32 @@ options! {
         /// Whether retained messages are retained there.
         live "retain" => retain: bool = true;
         /// How long the broker may take for an answer.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// Messages are published to NATS, and acknowledged by JetStream: docs/operate/outlets-nats.md.
+    pub struct NatsTargetConfig {
+        /// The servers, each as `nats://HOST:PORT` or `tls://HOST:PORT`.
+        live "url" => url: Listed<String>;
+        /// The subject: a template. Topic levels become its tokens. Unset: the topic.
+        live "subject" => subject: Option<String>;
+        /// The stream that has to take the messages. Unset: the one that has the subject.
+        live "stream" => stream: Option<String>;
+        /// The user there.
+        live "user" => user: Option<String>;
+        /// The password: the content of this file without white space at its end.
+        live "passwordFile" => password_file: Option<PathBuf>;
+        /// A token instead of a user: the content of this file without white space at its end.
+        live "tokenFile" => token_file: Option<PathBuf>;
+        /// Credentials instead of a user: a file of `nsc`, `.creds`, or one with the seed of an NKEY.
+        live "credentialsFile" => credentials_file: Option<PathBuf>;
+        /// Authorities that sign the servers' certificates, PEM. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// The outlet's own certificate for the servers, PEM, with those that sign it.
+        live "certFile" => cert_file: Option<PathBuf>;
+        /// The key of that certificate, PEM.
+        live "keyFile" => key_file: Option<PathBuf>;
+        /// How long a server may take for an answer.
         live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
     }
 

@@ -1,0 +1,309 @@
+//! A message as NATS gets it: its subject and its headers.
+//!
+//! Clients decide what stands in topics, payloads and User Properties. None of that may end a line of the protocol, reach subjects that
+//! the template does not mean, such as the API of JetStream below `$JS`, or become a header that JetStream obeys, such as `Nats-Rollup`.
+
+use std::fmt::Write as _;
+
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
+use outlet::{Item, Template};
+
+use crate::epoch::POSITION;
+
+/// Bytes of the longest subject: with the reply subject and two numbers it has to go in a line of 4,096 bytes, the default of
+/// `max_control_line` of the server.
+const LONGEST_SUBJECT: usize = 3_000;
+
+/// The header with the topic.
+const TOPIC: &str = "hmq-topic";
+
+/// Before the names of headers that JetStream obeys, in lower case.
+const OBEYED: &str = "nats-";
+
+/// What becomes of messages.
+#[derive(Debug)]
+pub(super) struct Form {
+    subject: Template,
+    /// Before the position in the identifier of a message.
+    id: String,
+    /// The stream that has to take them.
+    stream: Option<String>,
+}
+
+impl Form {
+    /// # Errors
+    /// The subject is no template, or has what a subject must not have; the stream's name is none.
+    pub(super) fn new(
+        subject: Option<&str>,
+        stream: Option<&str>,
+        (cluster, outlet): (&str, &str),
+    ) -> Result<Self, String> {
+        let subject = Template::parse(subject.unwrap_or("${topic}"));
+        let subject = subject.map_err(|error| format!("subject: {error}"))?;
+        for (_, text) in subject.texts() {
+            let wrong = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '*' | '>');
+            if text.contains(wrong) || text.contains("..") {
+                return Err(format!(
+                    "subject: a subject has no spaces, `*`, `>` and empty tokens, found {text:?}"
+                ));
+            }
+        }
+        if let Some(stream) = stream {
+            let wrong =
+                |c: char| !c.is_ascii_graphic() || matches!(c, '.' | '*' | '>' | '/' | '\\');
+            if stream.is_empty() || stream.contains(wrong) {
+                return Err(format!("stream: {stream:?} is no name of a stream"));
+            }
+        }
+        Ok(Self {
+            subject,
+            id: format!("{cluster}.{outlet}."),
+            stream: stream.map(str::to_owned),
+        })
+    }
+
+    /// A subject with a wildcard that all subjects of messages match.
+    pub(super) fn pattern(&self) -> String {
+        let mut texts = self.subject.texts();
+        let first = texts.next().filter(|(is_first, _)| *is_first);
+        let first = first.map_or("", |(_, text)| text);
+        match first.rfind('.') {
+            Some(point) => format!("{}.>", &first[..point]),
+            None => ">".to_owned(),
+        }
+    }
+
+    /// The subject of a message.
+    ///
+    /// # Errors
+    /// The message lacks a piece of the template, or the subject is too long or has an empty token.
+    pub(super) fn subject(&self, item: &Item) -> Result<String, String> {
+        let subject = self.subject.render_with(item, encode);
+        let subject = subject.map_err(|error| error.to_string())?;
+        if subject.len() > LONGEST_SUBJECT {
+            return Err(format!(
+                "the subject has {} bytes, more than {LONGEST_SUBJECT}",
+                subject.len()
+            ));
+        }
+        if subject.split('.').any(str::is_empty) {
+            return Err(format!("the subject {subject:?} has an empty token"));
+        }
+        Ok(subject)
+    }
+
+    /// A message with its headers.
+    pub(super) fn message(&self, item: &Item) -> PublishMessage {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &item.properties {
+            if is_own(name) {
+                continue;
+            }
+            if let (Ok(name), Ok(value)) =
+                (name.parse::<HeaderName>(), value.parse::<HeaderValue>())
+            {
+                headers.append(name, value);
+            }
+        }
+        headers.insert(TOPIC, visible(&item.topic));
+        let mut position = None;
+        if let Some(at) = item.position {
+            let text = at.to_string();
+            headers.insert(POSITION, text.as_str());
+            position = Some(text);
+        }
+        let mut message = PublishMessage::build()
+            .payload(item.payload.clone())
+            .headers(headers);
+        if let Some(position) = position {
+            message = message.message_id(format!("{}{position}", self.id));
+        }
+        if let Some(stream) = &self.stream {
+            message = message.expected_stream(stream);
+        }
+        message
+    }
+}
+
+/// Whether a User Property does not become a header, as the server or the outlet says something by that name.
+fn is_own(name: &str) -> bool {
+    let begins = name.get(..OBEYED.len());
+    name.is_empty()
+        || begins.is_some_and(|begins| begins.eq_ignore_ascii_case(OBEYED))
+        || [TOPIC, POSITION]
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// Writes a value of a message into a subject: topic levels become tokens.
+fn encode(value: &str, is_levels: bool, subject: &mut String) {
+    if !is_levels {
+        encode_token(value, subject);
+        return;
+    }
+    for (place, level) in value.split('/').enumerate() {
+        if place > 0 {
+            subject.push('.');
+        }
+        encode_token(level, subject);
+    }
+}
+
+/// What a token must not have is written as `%XX`, and an empty one as `%`. A dollar sign at the beginning, too.
+fn encode_token(text: &str, subject: &mut String) {
+    if text.is_empty() {
+        subject.push('%');
+    }
+    for (place, c) in text.char_indices() {
+        let is_encoded = c.is_whitespace()
+            || c.is_control()
+            || matches!(c, '.' | '*' | '>' | '%')
+            || (c == '$' && place == 0);
+        if is_encoded {
+            percent(c, subject);
+        } else {
+            subject.push(c);
+        }
+    }
+}
+
+fn percent(c: char, out: &mut String) {
+    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+        // Writing to a text cannot fail.
+        let _ = write!(out, "%{byte:02X}");
+    }
+}
+
+/// A text as the value of a header: characters that are no visible ASCII, and `%`, as `%XX`.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii_graphic() && c != '%' {
+            out.push(c);
+        } else {
+            percent(c, &mut out);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use outlet::{Incarnation, Milliseconds, Position, Sequence};
+
+    use super::*;
+
+    fn item(topic: &str, properties: &[(&str, &str)]) -> Item {
+        let properties = properties.iter();
+        Item {
+            position: Some(Position {
+                incarnation: Incarnation(3),
+                sequence: Sequence(14),
+            }),
+            topic: topic.into(),
+            payload: Bytes::from_static(b"{\"id\":\"$JS.a *\"}"),
+            qos: 1,
+            retain: false,
+            received: Milliseconds(5),
+            properties: properties
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+        }
+    }
+
+    fn form(subject: Option<&str>) -> Result<Form, String> {
+        Form::new(subject, Some("PLANT"), ("c1", "bus"))
+    }
+
+    fn subject(template: &str, topic: &str) -> Result<String, String> {
+        form(Some(template)).unwrap().subject(&item(topic, &[]))
+    }
+
+    #[test]
+    fn a_topic_is_a_subject_and_reaches_no_other() {
+        for (topic, wanted) in [
+            ("plant/7/state", "plant.7.state"),
+            ("a.b/c d/%/x", "a%2Eb.c%20d.%25.x"),
+            ("/a//", "%.a.%.%"),
+            ("$JS/API/STREAM/DELETE/X", "%24JS.API.STREAM.DELETE.X"),
+            ("a/>\r\n*", "a.%3E%0D%0A%2A"),
+            ("ü/\u{2028}", "ü.%E2%80%A8"),
+        ] {
+            assert_eq!(subject("${topic}", topic).as_deref(), Ok(wanted));
+        }
+        let below = subject("${topic[1..]}", "x/$JS/API/STREAM/DELETE/X");
+        assert_eq!(below.as_deref(), Ok("%24JS.API.STREAM.DELETE.X"));
+        let of = |template| subject(template, "p/7");
+        assert_eq!(of("p.${topic[1]}.s").as_deref(), Ok("p.7.s"));
+        let pointed = of("${payload./id}.x");
+        assert_eq!(pointed.as_deref(), Ok("%24JS%2Ea%20%2A.x"));
+        assert!(of("a.${topic[5]}").unwrap_err().contains("topic[5]"));
+        assert!(of("a.${topic[5]:-}").unwrap_err().contains("empty token"));
+        let long = "x".repeat(LONGEST_SUBJECT);
+        assert!(subject("${topic}", &long).is_ok());
+        assert!(subject("y${topic}", &long).unwrap_err().contains("3001"));
+    }
+
+    #[test]
+    fn what_is_no_subject_or_no_stream_is_refused_at_once() {
+        for wrong in ["a.*", "a.>", "a b", "a..b", "${nothing}"] {
+            assert!(form(Some(wrong)).unwrap_err().starts_with("subject: "));
+        }
+        for wrong in ["", "a.b", "a b", "a\n", ">"] {
+            let made = Form::new(None, Some(wrong), ("c1", "bus"));
+            assert!(made.unwrap_err().starts_with("stream: "));
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_all_subjects() {
+        for (template, wanted) in [
+            (None, ">"),
+            (Some("plant.${topic[1]}.state"), "plant.>"),
+            (Some("a.b${qos}.c"), "a.>"),
+            (Some("b${qos}.c"), ">"),
+        ] {
+            assert_eq!(form(template).unwrap().pattern(), wanted);
+        }
+    }
+
+    #[test]
+    fn user_properties_are_headers_unless_the_server_obeys_them() {
+        let properties = [
+            ("unit", "K"),
+            ("unit", "°C"),
+            ("Nats-Rollup", "all"),
+            ("nats-msg-id", "1"),
+            ("HMQ-position", "9.9"),
+            ("a b", "x"),
+            ("a:b", "x"),
+            ("", "x"),
+            ("two", "x\r\ny"),
+        ];
+        let message = form(None).unwrap().message(&item("a/ü", &properties));
+        let message = message.outbound_message("s");
+        let headers = message.headers.unwrap();
+        let mut found: Vec<(String, Vec<String>)> = headers
+            .iter()
+            .map(|(name, values)| {
+                let values = values.iter().map(|value| value.as_str().to_owned());
+                (name.to_string(), values.collect())
+            })
+            .collect();
+        found.sort();
+        let wanted = [
+            ("Nats-Expected-Stream", vec!["PLANT"]),
+            ("Nats-Msg-Id", vec!["c1.bus.3.14"]),
+            ("hmq-position", vec!["3.14"]),
+            ("hmq-topic", vec!["a/%C3%BC"]),
+            ("unit", vec!["K", "°C"]),
+        ];
+        let wanted = wanted.map(|(name, values)| {
+            let values = values.into_iter().map(str::to_owned);
+            (name.to_owned(), values.collect::<Vec<_>>())
+        });
+        assert_eq!(found, wanted);
+    }
+}
