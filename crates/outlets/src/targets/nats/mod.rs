@@ -39,6 +39,9 @@ use crate::definition::NatsDefinition;
 /// Messages that are not acknowledged yet, at most.
 const OPEN: usize = 1_000;
 
+/// Reasons that the dead letters of a batch name at most.
+const MOST_REASONS: usize = 4;
+
 /// Silence after which the server is asked whether it is there. After three such questions without an answer the connection is over.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -332,7 +335,8 @@ impl NatsTarget {
 struct Progress {
     done: Vec<usize>,
     refused: Vec<usize>,
-    refusal: Option<String>,
+    /// Why, without repetition.
+    refusals: Vec<String>,
     /// Why at least one message is to be tried again.
     again: Option<String>,
 }
@@ -340,24 +344,27 @@ struct Progress {
 impl Progress {
     fn refuse(&mut self, place: usize, why: String) {
         self.refused.push(place);
-        self.refusal = Some(why);
+        if self.refusals.len() < MOST_REASONS && !self.refusals.contains(&why) {
+            self.refusals.push(why);
+        }
     }
 
     /// What the pump is told. A message that was refused beside one that is tried again is tried again, too.
     fn delivery(mut self) -> Delivery {
         self.done.sort_unstable();
         self.refused.sort_unstable();
-        match (self.again, self.refusal) {
+        match (self.again, self.refused.is_empty()) {
             (Some(why), _) => Delivery::Part {
                 done: self.done,
                 after: None,
                 why: why.into(),
             },
-            (None, Some(why)) => Delivery::Except {
+            (None, false) => Delivery::Except {
                 refused: self.refused,
-                why: why.into(),
+                // The dead letters of a batch have one text.
+                why: self.refusals.join("; or ").into(),
             },
-            (None, None) => Delivery::All,
+            (None, true) => Delivery::All,
         }
     }
 }
@@ -427,16 +434,17 @@ mod tests {
                 ..Progress::default()
             };
             for place in refused {
-                progress.refuse(*place, "no".to_owned());
+                let why = if *place == 2 { "large" } else { "no" };
+                progress.refuse(*place, why.to_owned());
             }
             progress.delivery()
         };
         assert_eq!(of(&[0, 1], &[], None), Delivery::All);
         let except = Delivery::Except {
-            refused: vec![0, 2],
-            why: "no".into(),
+            refused: vec![0, 2, 3],
+            why: "large; or no".into(),
         };
-        assert_eq!(of(&[1], &[2, 0], None), except);
+        assert_eq!(of(&[1], &[2, 0, 3], None), except);
         let part = Delivery::Part {
             done: vec![1],
             after: None,
