@@ -9,15 +9,14 @@
 mod pool;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 use std::sync::Arc;
 
 use authorization::{LoginRule, Rules};
 use config::PostgresConfig;
-use http_client::{authorities, tls_client, with_causes};
+use http_client::with_causes;
 use parking_lot::Mutex;
-use tokio_postgres::config::SslMode;
+use postgres_client::Connector;
 use tokio_postgres::types::FromSql;
 use tokio_postgres::{Config, Row};
 
@@ -27,7 +26,6 @@ use crate::hash_threads::HashThreads;
 use crate::password_hash::PasswordHash;
 use authentication_api::{Credentials, DatabaseUser, Denial, Identity, Secret};
 use pool::{Pool, Queries};
-use tls::Tls;
 
 /// Bytes that the file with the database's password may have.
 const MAX_PASSWORD_BYTES: u64 = 8 << 10;
@@ -63,11 +61,8 @@ impl Postgres {
         config: &PostgresConfig,
         hashes: HashThreads,
     ) -> Result<Self, String> {
-        let server = server(config)?;
-        let tls = match server.get_ssl_mode() {
-            SslMode::Require => Some(tls(config)?),
-            _ => None,
-        };
+        let connector = Connector::new(server(config)?, config.ca_file.as_deref())
+            .map_err(|reason| format!("postgres.{reason}"))?;
         let queries = Queries {
             user: config.query.clone(),
             rules: config.acl_query.clone(),
@@ -76,7 +71,7 @@ impl Postgres {
         let size = usize::from(config.pool_size.get());
         Ok(Self {
             name,
-            pool: Pool::new(server, tls, queries, size),
+            pool: Pool::new(connector, queries, size),
             hashes,
             decoy: Mutex::default(),
         })
@@ -261,19 +256,10 @@ fn server(config: &PostgresConfig) -> Result<Config, String> {
     if server.get_password().is_some() {
         return Err("postgres.connection: a password must be in postgres.passwordFile".to_owned());
     }
-    if server.get_application_name().is_none() {
-        server.application_name("heraldmq");
-    }
     if let Some(file) = &config.password_file {
         let password = file::read_text(file, MAX_PASSWORD_BYTES)
             .map_err(|reason| format!("postgres.passwordFile {reason}"))?;
         server.password(password.trim_end_matches(['\r', '\n']));
     }
     Ok(server)
-}
-
-fn tls(config: &PostgresConfig) -> Result<Tls, String> {
-    let authorities =
-        authorities(config.ca_file.as_deref()).map_err(|reason| format!("postgres.{reason}"))?;
-    Ok(Tls::new(tls_client(authorities)))
 }

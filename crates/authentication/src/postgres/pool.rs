@@ -10,14 +10,11 @@ use authorization::MAX_LOGIN_RULES;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http_client::with_causes;
 use parking_lot::Mutex;
+use postgres_client::Connector;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Config, Error, NoTls, Row, Socket, Statement};
-
-use super::tls::Tls;
+use tokio_postgres::{Client, Error, Row, Statement};
 
 /// What is asked of the database, and how long that may take.
 #[derive(Debug)]
@@ -45,9 +42,7 @@ pub(super) struct Found {
 
 /// Connections that wait for the next login, and how to make more.
 pub(super) struct Pool {
-    server: Config,
-    /// `None`: connections are not encrypted.
-    tls: Option<Tls>,
+    connector: Connector,
     queries: Queries,
     permits: Semaphore,
     idle: Mutex<Vec<Connection>>,
@@ -60,10 +55,9 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    pub(super) fn new(server: Config, tls: Option<Tls>, queries: Queries, size: usize) -> Self {
+    pub(super) fn new(connector: Connector, queries: Queries, size: usize) -> Self {
         Self {
-            server,
-            tls,
+            connector,
             queries,
             permits: Semaphore::new(size),
             idle: Mutex::default(),
@@ -100,7 +94,7 @@ impl Pool {
         {
             return Ok(self.keep(connection, found));
         }
-        let connection = self.connect().await?;
+        let connection = Connection::open(&self.connector, &self.queries).await?;
         let found = connection.look_up(parameters).await?;
         Ok(self.keep(connection, found))
     }
@@ -109,46 +103,18 @@ impl Pool {
         self.idle.lock().push(connection);
         found
     }
-
-    async fn connect(&self) -> Result<Connection, Error> {
-        match &self.tls {
-            Some(tls) => Connection::open(&self.server, tls.clone(), &self.queries).await,
-            None => Connection::open(&self.server, NoTls, &self.queries).await,
-        }
-    }
 }
 
 /// A connection with its prepared statements.
 struct Connection {
-    client: Client,
+    client: postgres_client::Connection,
     user: Statement,
     rules: Option<Statement>,
-    _driver: Driver,
-}
-
-/// The task that reads and writes. It ends with this, whatever is under way.
-struct Driver(JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Connection {
-    async fn open<T>(server: &Config, tls: T, queries: &Queries) -> Result<Self, Error>
-    where
-        T: MakeTlsConnect<Socket>,
-        T::TlsConnect: Send,
-        T::Stream: Send + 'static,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-    {
-        let (client, connection) = server.connect(tls).await?;
-        let driver = Driver(tokio::spawn(async {
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection to PostgreSQL ends: {}", with_causes(&error));
-            }
-        }));
+    async fn open(connector: &Connector, queries: &Queries) -> Result<Self, Error> {
+        let client = connector.connect().await?;
         // A query that nobody waits for any more must not go on in the server.
         let limit = queries.timeout.as_millis();
         client
@@ -162,7 +128,6 @@ impl Connection {
             user: prepare(&client, &queries.user).await?,
             rules,
             client,
-            _driver: driver,
         })
     }
 

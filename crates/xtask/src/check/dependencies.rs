@@ -62,6 +62,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("host", &[]),
     ("profiler", &[]),
     ("http-client", &[]),
+    ("postgres-client", &["http-client"]),
     ("telemetry", &["config", "http-client"]),
     ("control-view", &["control"]),
     ("guard", &["config"]),
@@ -76,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "control",
             "control-view",
             "http-client",
+            "postgres-client",
         ],
     ),
     ("consensus", &["histogram"]),
@@ -181,6 +183,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mqtt-proto",
             "outlet",
             "outlet-rules",
+            "postgres-client",
         ],
     ),
     (

@@ -15,10 +15,10 @@ use tokio_rustls::{TlsConnector, client};
 
 /// Makes the TLS of connections.
 #[derive(Clone)]
-pub(super) struct Tls(TlsConnector);
+pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
-    pub(super) fn new(mut config: ClientConfig) -> Self {
+    pub(crate) fn new(mut config: ClientConfig) -> Self {
         // `sslnegotiation=direct` asks for it, other servers do not look at it.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Self(TlsConnector::from(Arc::new(config)))
@@ -39,7 +39,7 @@ impl MakeTlsConnect<Socket> for Tls {
 }
 
 /// What begins TLS with one server.
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     connector: TlsConnector,
     server: ServerName<'static>,
 }
@@ -58,7 +58,7 @@ impl TlsConnect<Socket> for Handshake {
 }
 
 /// A socket with TLS.
-pub(super) struct Encrypted(client::TlsStream<Socket>);
+pub(crate) struct Encrypted(client::TlsStream<Socket>);
 
 impl TlsStream for Encrypted {
     fn channel_binding(&self) -> ChannelBinding {
