@@ -193,6 +193,15 @@ def rates(arguments):
         for name, kept in (("nats-memory", "memory"), ("nats-file", "file")):
             with next(folders) as folder, next(folders) as other, nats_target(other, kept) as url:
                 rate(arguments, name, {"nats": {"url": url}}, folder)
+    if arguments.postgres:
+        # The table, which is there: CREATE TABLE out (topic text, body text).
+        columns = [{"name": "topic", "value": "${topic}"}, {"name": "body", "value": "${payload}"}]
+        postgres = {"url": arguments.postgres, "passwordFile": arguments.postgres_password, "table": "out", "columns": columns}
+        with next(folders) as folder:
+            rate(arguments, "postgres", {"postgres": postgres}, folder)
+        statement = {**postgres, "statement": "INSERT INTO out (topic, body) VALUES (${topic}, ${payload})"}
+        with next(folders) as folder:
+            rate(arguments, "postgres-sql", {"postgres": {key: statement[key] for key in ("url", "passwordFile", "statement")}}, folder)
     with next(folders) as folder, next(folders) as other, Broker(arguments.binary, OPTIONS, other) as there:
         rate(arguments, "mqtt", {"mqtt": {"url": f"mqtt://127.0.0.1:{there.port('mqtt-tcp')}"}}, folder)
 
@@ -267,6 +276,8 @@ def main():
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("rates")
     command.add_argument("--messages", type=int, default=200_000)
+    command.add_argument("--postgres", metavar="URL", help="a database with a table `out` of the columns topic and body")
+    command.add_argument("--postgres-password", metavar="FILE")
     command.set_defaults(run=rates)
     command = commands.add_parser("bystanders")
     command.add_argument("--rounds", type=int, default=3)

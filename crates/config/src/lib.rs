@@ -54,7 +54,7 @@ pub use options::{
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     MqttSourceConfig, MqttTargetConfig, NatsTargetConfig, NodeLimits, OtlpConfig,
     OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig, Permission,
-    PostgresConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig,
+    PostgresColumnConfig, PostgresConfig, PostgresTargetConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig,
     RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
     StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
     TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,

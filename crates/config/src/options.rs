@@ -38,6 +38,7 @@ pub use listeners::{
 pub use outlets::{
     DeadLetterConfig, FileTargetConfig, HttpBody, HttpMethod, HttpTargetConfig, MqttTargetConfig,
     NatsTargetConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
+    PostgresColumnConfig, PostgresTargetConfig,
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,

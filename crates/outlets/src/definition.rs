@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Size;
 use crate::rule_texts::RuleTexts;
+use crate::targets::postgres::PostgresDefinition;
 
 /// Before the kind of an event in the topic of its message.
 pub const EVENTS: &str = "$hmq/event/";
@@ -66,6 +67,8 @@ pub enum TargetDefinition {
     Mqtt(MqttDefinition),
     /// NATS.
     Nats(NatsDefinition),
+    /// A database of PostgreSQL.
+    Postgres(PostgresDefinition),
 }
 
 /// An HTTP server.
@@ -244,7 +247,11 @@ fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
         http,
         mqtt,
         nats,
+        postgres,
     } = &outlet.target;
+    if postgres.url.is_some() {
+        return PostgresDefinition::of(postgres).map(TargetDefinition::Postgres);
+    }
     if let Some(path) = &file.path {
         return Some(TargetDefinition::File {
             path: path.clone(),

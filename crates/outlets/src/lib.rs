@@ -43,4 +43,5 @@ pub use process::{check, probe, process, run};
 pub use report::{Count, Doing, Micros, Report, Size, Told, UnixMs};
 pub use rule_texts::RuleTexts;
 pub use rules::TOO_LONG_EXIT;
+pub use targets::postgres::{ColumnDefinition, PostgresDefinition, RowsDefinition};
 pub use transfer::Transfer;

@@ -12,6 +12,7 @@ use crate::targets::file::FileTarget;
 use crate::targets::http::HttpTarget;
 use crate::targets::mqtt::MqttTarget;
 use crate::targets::nats::NatsTarget;
+use crate::targets::postgres::PostgresTarget;
 
 /// A target. Calls come one after the other; each ends in time, whatever the other system does.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) enum Target {
     Http(Box<HttpTarget>),
     Mqtt(Box<MqttTarget>),
     Nats(Box<NatsTarget>),
+    Postgres(Box<PostgresTarget>),
 }
 
 impl Target {
@@ -42,6 +44,10 @@ impl Target {
                 let Definition { cluster, name, .. } = definition;
                 Self::Nats(Box::new(NatsTarget::new(nats, cluster, name)?))
             }
+            TargetDefinition::Postgres(postgres) => {
+                let Definition { name, cluster, .. } = definition;
+                Self::Postgres(Box::new(PostgresTarget::new(name, cluster, postgres)?))
+            }
         })
     }
 
@@ -52,6 +58,7 @@ impl Target {
             Self::Http(http) => http.open(),
             Self::Mqtt(mqtt) => mqtt.open().await.map(|()| None),
             Self::Nats(nats) => nats.open().await.map(|()| None),
+            Self::Postgres(postgres) => postgres.open(epoch).await,
         }
     }
 
@@ -62,13 +69,16 @@ impl Target {
             Self::Http(http) => http.deliver(batch).await,
             Self::Mqtt(mqtt) => mqtt.deliver(batch).await,
             Self::Nats(nats) => nats.deliver(batch).await,
+            Self::Postgres(postgres) => postgres.deliver(batch).await,
         }
     }
 
     /// Keeps it alive while there is nothing for it. May be dropped at any time.
     pub(crate) async fn idle(&mut self) -> Infallible {
         match self {
-            Self::File(_) | Self::Http(_) | Self::Nats(_) => std::future::pending().await,
+            Self::File(_) | Self::Http(_) | Self::Nats(_) | Self::Postgres(_) => {
+                std::future::pending().await
+            }
             Self::Mqtt(mqtt) => mqtt.idle().await,
         }
     }
@@ -76,7 +86,7 @@ impl Target {
     /// Messages that it has dropped, as they went in a circle of brokers; they count as taken.
     pub(crate) fn looped(&self) -> Count {
         match self {
-            Self::File(_) | Self::Http(_) | Self::Nats(_) => Count(0),
+            Self::File(_) | Self::Http(_) | Self::Nats(_) | Self::Postgres(_) => Count(0),
             Self::Mqtt(mqtt) => mqtt.looped(),
         }
     }
@@ -88,6 +98,7 @@ impl Target {
             Self::Http(http) => http.probe().await,
             Self::Mqtt(mqtt) => mqtt.probe().await,
             Self::Nats(nats) => nats.probe().await,
+            Self::Postgres(postgres) => postgres.probe().await,
         }
     }
 }

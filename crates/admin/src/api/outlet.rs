@@ -50,7 +50,7 @@ pub struct OutletRow {
     pub paused: Option<bool>,
     /// The node that runs it, which leads the inbox shard of its session, or of the client identifier of the inlet; `null`: the shard has no leader.
     pub node: Option<NodeId>,
-    /// `file`, `http`, `mqtt` or `nats`.
+    /// `file`, `http`, `mqtt`, `nats` or `postgres`.
     pub target: String,
     /// Where the target is: a path or a URL.
     pub place: String,

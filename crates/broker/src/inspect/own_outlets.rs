@@ -42,6 +42,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
                 TargetDefinition::Http(http) => ("http", http.url.clone()),
                 TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
                 TargetDefinition::Nats(nats) => ("nats", nats.urls.join(",")),
+                TargetDefinition::Postgres(postgres) => ("postgres", postgres.url.clone()),
             };
             (OutletDirection::Out, target, place)
         }

@@ -47,6 +47,7 @@ options! {
         group "http" => http: HttpTargetConfig;
         group "mqtt" => mqtt: MqttTargetConfig;
         group "nats" => nats: NatsTargetConfig;
+        group "postgres" => postgres: PostgresTargetConfig;
     }
 
     /// Messages are appended to a file, each once, also if processes are killed: docs/operate/outlets-file.md.
@@ -126,6 +127,33 @@ options! {
         live "keyFile" => key_file: Option<PathBuf>;
         /// How long a server may take for an answer.
         live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// Messages are rows of PostgreSQL, each once: docs/operate/outlets-postgres.md.
+    pub struct PostgresTargetConfig {
+        /// The database, as `postgres://USER@HOST:PORT/DATABASE`, with `?sslmode=require` for TLS. A password in it is refused.
+        live "url" => url: Option<String>;
+        /// The password: the content of this file without white space at its end.
+        live "passwordFile" => password_file: Option<PathBuf>;
+        /// Authorities that sign the server's certificate, PEM, for `sslmode=require`. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// The table that gets a row for each message, as `TABLE` or `SCHEMA.TABLE`, as PostgreSQL has the name.
+        live "table" => table: Option<String>;
+        group "columns" => columns: Vec<PostgresColumnConfig>;
+        /// A statement that is run for each message, in place of `table`: what stands in `${…}` is a parameter.
+        live "statement" => statement: Option<String>;
+        /// How long a connection, and a transaction, may take.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// A column of the rows; others have their defaults.
+    pub struct PostgresColumnConfig {
+        /// Its name, as PostgreSQL has it.
+        live "name" => name: Option<String>;
+        /// What it gets, as text of its type: a template.
+        live "value" => value: Option<String>;
+        /// Whether a message that lacks a piece of the template has NULL there. Otherwise it is refused.
+        live "optional" => optional: bool = false;
     }
 
     /// What goes to the target at once.

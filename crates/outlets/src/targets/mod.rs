@@ -6,3 +6,4 @@ pub(crate) mod http;
 pub(crate) mod mqtt;
 pub(crate) mod nats;
 pub(crate) mod noted;
+pub(crate) mod postgres;
