@@ -54,10 +54,11 @@ pub use options::{
     LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
     MqttSourceConfig, MqttTargetConfig, NatsTargetConfig, NodeLimits, OtlpConfig,
     OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig, Permission,
-    PostgresColumnConfig, PostgresConfig, PostgresTargetConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig,
-    RetainRuleConfig, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
-    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
-    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    PostgresColumnConfig, PostgresConfig, PostgresTargetConfig, ProxyConfig, ProxyUserName,
+    ProxyVersion, QueueFull, RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser,
+    SplitPolicy, SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
+    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

@@ -160,9 +160,7 @@ async fn a_process_with_an_older_epoch_writes_nothing() {
                 == 0
             {}
         };
-        timeout(Duration::from_secs(60), looking)
-            .await
-            .unwrap();
+        timeout(Duration::from_secs(60), looking).await.unwrap();
         client.batch_execute("COMMIT").await.unwrap();
     };
     let (opened, ()) = futures_util::future::join(opening, committing).await;
