@@ -69,6 +69,8 @@ def settled(broker, timeout=DEADLINE_S, **expected):
 def no_complaints(broker):
     """The broker found nothing wrong with itself, nor with the clients."""
     complaints = [line for line in broker.log_lines if line.get("level") in ("WARN", "ERROR")]
+    # A broker without people says how somebody becomes the first one.
+    complaints = [line for line in complaints if not line["message"].startswith("nobody can change anything over HTTP yet")]
     assert not complaints, complaints
     assert gauges(broker, "violations_total") == {"violations_total": 0}
 
