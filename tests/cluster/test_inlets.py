@@ -29,12 +29,12 @@ class Outside:
 def test_the_inlet_moves_with_its_leader_and_loses_nothing():
     places = network()
     host = places.outside
-    config = {**BASE, "allowAnonymous": True, "mqttServerConfig": {"tcpListener": {"host": host, "port": 0}}}
+    # What comes while the subscriber is away, or the inlet is, stays in the queue.
+    limits = {"session": {"queueMessages": 1_000_000}}
+    config = {**BASE, "allowAnonymous": True, "limits": limits, "mqttServerConfig": {"tcpListener": {"host": host, "port": 0}}}
     with Broker(config=config) as other:
         url = f"mqtt://{host}:{other.port}"
         inlets = [{"name": NAME, "from": {"mqtt": {"url": url, "filter": "plant/#"}}}]
-        # What comes while the subscriber is away stays in its queue.
-        limits = {"session": {"queueMessages": 1_000_000}}
         with Cluster(3, places=places, more=lambda _node: {"inlets": inlets, "limits": limits}) as cluster:
             runs(cluster)
             where, port = cluster.nodes[0].mqtt
@@ -53,10 +53,9 @@ def test_the_inlet_moves_with_its_leader_and_loses_nothing():
                 victim.kill()
                 assert runs(cluster, nodes=others) is not victim
                 publishers.go_on()
+                publishers.end()
                 victim.start()
                 cluster.settled()
-                publishers.go_on()
-                publishers.end()
                 runs(cluster)
                 seen = collections.Counter()
                 watcher = Raw(port, host=where)
