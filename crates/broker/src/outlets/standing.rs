@@ -6,6 +6,9 @@ use std::time::Instant;
 use admin::cluster::NodeId;
 use outlets::{Count, Doing, Report, Transfer};
 
+/// Bytes of an error that are kept.
+const LONGEST_ERROR: usize = 1_000;
+
 /// Where an outlet is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Place {
@@ -61,7 +64,8 @@ impl Standing {
     }
 
     /// The process says what it does.
-    pub(crate) fn handle_report(&mut self, report: Report, now: Instant) {
+    pub(crate) fn handle_report(&mut self, mut report: Report, now: Instant) {
+        report.last_error = report.last_error.as_deref().map(shortened);
         if fails(&report) {
             self.failing_since.get_or_insert(now);
         } else {
@@ -101,6 +105,15 @@ impl Standing {
     }
 }
 
+/// The beginning of what another system, or a message of it, has made an error say: the errors of all outlets go into one answer.
+fn shortened(error: &str) -> String {
+    let end = error.floor_char_boundary(LONGEST_ERROR);
+    match error.get(..end) {
+        Some(shown) if end < error.len() => format!("{shown}… ({} bytes)", error.len()),
+        _ => error.to_owned(),
+    }
+}
+
 /// Whether something is tried again. A message that the target has refused is none: the others go on, and the error stays to be seen.
 fn fails(report: &Report) -> bool {
     match report.doing {
@@ -132,6 +145,25 @@ mod tests {
             assert_eq!(standing.total().delivered, Count(total));
         }
         assert_eq!((standing.starts, standing.process), (3, None));
+    }
+
+    #[test]
+    fn an_error_is_kept_in_part() {
+        let mut standing = Standing::default();
+        for (error, kept) in [
+            ("x".repeat(1_000), "x".repeat(1_000)),
+            (
+                format!("{}é{}", "x".repeat(999), "y".repeat(65_000)),
+                format!("{}… (66001 bytes)", "x".repeat(999)),
+            ),
+        ] {
+            let report = Report {
+                last_error: Some(error),
+                ..Report::default()
+            };
+            standing.handle_report(report, Instant::now());
+            assert_eq!(standing.report.last_error, Some(kept));
+        }
     }
 
     #[test]

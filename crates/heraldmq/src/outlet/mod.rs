@@ -11,6 +11,7 @@ use text_table::{Table, units};
 use crate::failure::{Failure, complain};
 use crate::http_port::{HttpPort, parse};
 use crate::layers::Layers;
+use crate::look::shown;
 use crate::output::{fitted, print};
 
 const OUTLETS: &str = "/api/v1/outlets";
@@ -149,7 +150,7 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
             delivered,
             dead,
             dropped,
-            error.unwrap_or_else(|| units::NONE.to_owned()),
+            error.map_or_else(|| units::NONE.to_owned(), |error| shown(&error)),
         ]);
     }
     print(&fitted(table, false).to_string())
@@ -158,7 +159,7 @@ fn list(node: &HttpPort, json: bool) -> Result<(), Failure> {
 /// As in JSON, for people.
 fn word<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(text)) => text,
+        Ok(serde_json::Value::String(text)) => shown(&text),
         Ok(serde_json::Value::Null) | Err(_) => units::NONE.to_owned(),
         Ok(other) => other.to_string(),
     }
