@@ -61,8 +61,9 @@ def test_a_message_for_many_absent_sessions_is_written_once(three, name):
     with b.client() as sender:
         for number in range(count):
             sender.published(f"{name}/x", str(number).ljust(size).encode(), qos=1)
-    # Each session gets all of it, and a copy for each would be a hundred times as much.
-    assert written() - before < 2 * len(three) * count * size
+    # Each session gets all of it, and a copy for each would be a hundred times as much. What else is written meanwhile, as the ends of
+    # sessions of other tests, is less than it.
+    assert written() - before < 10 * len(three) * count * size
     for number in (0, sessions - 1):
         with c.client(f"{name}{number}", clean=False, props=DURABLE, session_present=True) as back:
             assert [int(message.payload) for message in back.take(count)] == list(range(count))
