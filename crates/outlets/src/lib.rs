@@ -2,7 +2,7 @@
 //! its node what another broker sends.
 //!
 //! Purpose: [`process`] is the process; a node starts it with two sockets, one that speaks MQTT and one for [`Command`]s and [`Report`]s.
-//! [`check`] and [`probe`] are for people.
+//! [`check`] and [`probe`] are for people. Which targets there are, the program says ([`Connectors`]).
 //!
 //! Invariants: those of [`outlet::Pump`] and [`outlet::Inlet`]. The process ends when its node is gone, and when another process has the outlet. Secrets
 //! are read from files by the process itself, and stand in no report. A rule that does not end
@@ -12,6 +12,7 @@
 //!
 //! Where to read next: `process.rs`; `worker.rs` for outlets, `inlet/` for inlets.
 
+mod built_in;
 mod command;
 mod definition;
 mod epoch;
@@ -32,16 +33,19 @@ mod transfer;
 mod watchdog;
 mod worker;
 
+pub use built_in::BuiltIn;
 pub use command::{Caution, Command};
 pub use definition::{
     BodyForm, BrokerDefinition, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition,
     NatsDefinition, TargetDefinition, client_id,
 };
+pub use epoch::{Epoch, POSITION};
 pub use inlet::InletDefinition;
 pub use lines::Ended;
 pub use process::{check, probe, process, run};
 pub use report::{Count, Doing, Micros, Report, Size, Told, UnixMs};
 pub use rule_texts::RuleTexts;
 pub use rules::TOO_LONG_EXIT;
+pub use target::{Connectors, Target};
 pub use targets::postgres::{ColumnDefinition, PostgresDefinition, RowsDefinition};
 pub use transfer::Transfer;

@@ -9,9 +9,9 @@ use mqtt_client::{Acknowledgements, Client, Deadline, Event};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream of bytes in both directions.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 
 /// Bytes that are read at once.
 const BUFFER: usize = 64 * 1024;

@@ -7,13 +7,13 @@ use tokio::net::UnixStream;
 
 use crate::command::Command;
 use crate::lines::{Ended, Lines};
-use crate::target::Target;
+use crate::target::Connectors;
 use crate::transfer::Transfer;
 use crate::{inlet, worker};
 
-/// Runs an outlet or an inlet until something ends it. `mqtt`: the connection to the node; `control`: the node's lines, and for
-/// reports.
-pub async fn run(mqtt: UnixStream, control: UnixStream) -> Ended {
+/// Runs an outlet or an inlet until something ends it. `connectors`: the targets that there are; `mqtt`: the connection to the node;
+/// `control`: the node's lines, and for reports.
+pub async fn run(connectors: &dyn Connectors, mqtt: UnixStream, control: UnixStream) -> Ended {
     let (lines, reports) = control.into_split();
     let mut lines = Lines::new(lines);
     let (transfer, is_paused, caution) = match lines.next().await {
@@ -26,9 +26,13 @@ pub async fn run(mqtt: UnixStream, control: UnixStream) -> Ended {
         Err(error) => return Ended::Failed(error.to_string()),
     };
     match transfer {
-        Transfer::Outlet(outlet) => {
-            worker::run(mqtt, outlet, (is_paused, caution), lines, reports).await
-        }
+        Transfer::Outlet(outlet) => match connectors.target(&outlet) {
+            Ok(target) => {
+                let begins = (is_paused, caution);
+                worker::run(mqtt, target, outlet, begins, lines, reports).await
+            }
+            Err(why) => Ended::Failed(why),
+        },
         Transfer::Inlet(inlet) => inlet::run(mqtt, inlet, is_paused, lines, reports).await,
     }
 }
@@ -36,7 +40,7 @@ pub async fn run(mqtt: UnixStream, control: UnixStream) -> Ended {
 /// Runs the process that a node has started: its standard input is the connection to the node, its standard output is for
 /// commands and reports.
 #[must_use]
-pub fn process() -> Ended {
+pub fn process(connectors: &dyn Connectors) -> Ended {
     let sockets = (|| {
         let mqtt = io::stdin().as_fd().try_clone_to_owned()?;
         let control = io::stdout().as_fd().try_clone_to_owned()?;
@@ -56,7 +60,7 @@ pub fn process() -> Ended {
     };
     let works = async {
         match (UnixStream::from_std(mqtt), UnixStream::from_std(control)) {
-            (Ok(mqtt), Ok(control)) => run(mqtt, control).await,
+            (Ok(mqtt), Ok(control)) => run(connectors, mqtt, control).await,
             (Err(error), _) | (_, Err(error)) => Ended::Failed(error.to_string()),
         }
     };
@@ -76,11 +80,11 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 ///
 /// # Errors
 /// Why it cannot be reached.
-pub fn probe(transfer: &Transfer) -> Result<String, String> {
+pub fn probe(connectors: &dyn Connectors, transfer: &Transfer) -> Result<String, String> {
     let runtime = runtime().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         match transfer {
-            Transfer::Outlet(outlet) => Target::new(outlet)?.probe().await,
+            Transfer::Outlet(outlet) => connectors.target(outlet)?.probe().await,
             Transfer::Inlet(inlet) => inlet::probe(inlet).await,
         }
     })
@@ -90,11 +94,11 @@ pub fn probe(transfer: &Transfer) -> Result<String, String> {
 ///
 /// # Errors
 /// What is wrong.
-pub fn check(transfer: &Transfer) -> Result<(), String> {
+pub fn check(connectors: &dyn Connectors, transfer: &Transfer) -> Result<(), String> {
     match transfer {
         Transfer::Outlet(outlet) => {
             outlet.rules.compile()?;
-            Target::new(outlet).map(|_| ())
+            connectors.target(outlet).map(|_| ())
         }
         Transfer::Inlet(inlet) => inlet::check(inlet),
     }

@@ -38,15 +38,12 @@ use crate::target::Target;
 /// Runs an outlet until something ends it. `mqtt`: the connection to the node; `lines` and `reports`: beside it.
 pub(crate) async fn run(
     mqtt: UnixStream,
+    target: Box<dyn Target>,
     definition: Box<Definition>,
     (is_paused, caution): (bool, Caution),
     mut lines: Lines,
     reports: OwnedWriteHalf,
 ) -> Ended {
-    let target = match Target::new(&definition) {
-        Ok(target) => target,
-        Err(why) => return Ended::Failed(why),
-    };
     let gate = match Gate::new(&definition, &caution, Instant::now()) {
         Ok(gate) => gate,
         Err(why) => return Ended::Failed(why),
@@ -99,7 +96,7 @@ enum Done {
     Delivered(Delivery),
 }
 
-type Busy = Pin<Box<dyn Future<Output = (Target, Done)>>>;
+type Busy = Pin<Box<dyn Future<Output = (Box<dyn Target>, Done)>>>;
 
 struct Worker {
     definition: Box<Definition>,
@@ -111,7 +108,7 @@ struct Worker {
     answers: VecDeque<Answer>,
     heard: Vec<Heard>,
     /// There if it does nothing.
-    target: Option<Target>,
+    target: Option<Box<dyn Target>>,
     busy: Option<Busy>,
     /// A dead letter is not acknowledged yet.
     letter: bool,
@@ -126,7 +123,7 @@ struct Worker {
 /// What ended a wait.
 enum Woken {
     Link(io::Result<()>),
-    Target(Box<Target>, Done),
+    Target(Box<dyn Target>, Done),
     Line(io::Result<Option<Command>>),
     Deadline,
     Report,
@@ -156,7 +153,7 @@ impl Worker {
                     return Ended::Failed(format!("the connection to the node is over: {error}"));
                 }
                 Woken::Target(target, done) => {
-                    self.target = Some(*target);
+                    self.target = Some(target);
                     self.handle(done);
                 }
                 Woken::Line(Ok(Some(Command::Pause(is_paused)))) => {
@@ -200,7 +197,7 @@ impl Worker {
             moved = link.turn(reads, |_, event| heard.extend(hear(event))) => Woken::Link(moved),
             (target, done) = at_target => {
                 self.busy = None;
-                Woken::Target(Box::new(target), done)
+                Woken::Target(target, done)
             }
             line = lines.next() => Woken::Line(line),
             () = tokio::time::sleep(waits) => Woken::Deadline,
@@ -239,9 +236,9 @@ impl Worker {
         }
     }
 
-    fn begin<F>(&mut self, what: impl FnOnce(Target, Epoch) -> F)
+    fn begin<F>(&mut self, what: impl FnOnce(Box<dyn Target>, Epoch) -> F)
     where
-        F: Future<Output = (Target, Done)> + 'static,
+        F: Future<Output = (Box<dyn Target>, Done)> + 'static,
     {
         let target = self.target.take();
         let target = target.expect("the pump wants one thing of the target at a time");
@@ -399,7 +396,7 @@ impl Worker {
             looped: self
                 .target
                 .as_ref()
-                .map_or(self.report.looped, Target::looped),
+                .map_or(self.report.looped, |target| target.looped()),
             waiting_messages: Count(messages as u64),
             waiting_bytes: Size(bytes as u64),
             position: self.last_position.map(|position| position.to_string()),

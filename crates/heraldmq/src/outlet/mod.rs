@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use admin::api::{OutletFigures, OutletRow};
 use admin::page::Page;
-use outlets::{Ended, Transfer};
+use outlets::{BuiltIn, Ended, Transfer};
 use serde_json::json;
 use text_table::{Table, units};
 
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The process of an outlet.
 pub(crate) fn process() -> ExitCode {
-    match outlets::process() {
+    match outlets::process(&BuiltIn) {
         Ended::Asked => ExitCode::SUCCESS,
         // A later process has what this one had.
         Ended::Fenced => ExitCode::SUCCESS,
@@ -215,7 +215,7 @@ fn test(name: &str, config: &std::path::Path, layers: &Layers) -> Result<(), Fai
         );
         return Err(Failure::Usage(why));
     };
-    match outlets::probe(&transfer) {
+    match outlets::probe(&BuiltIn, &transfer) {
         Ok(found) => print(&format!("{found}\n")),
         Err(why) => Err(Failure::Runtime(why)),
     }
