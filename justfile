@@ -18,7 +18,7 @@ test *arguments:
 
 # Black-box tests with other people's clients; arguments go to pytest.
 blackbox *arguments:
-    cargo build --profile quick -p heraldmq
+    cargo build --profile quick -p heraldmq -p heraldmq-outlet-kafka
     tests/blackbox/run.sh {{arguments}}
 
 # Benchmarks; arguments go to cargo.

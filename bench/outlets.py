@@ -193,6 +193,11 @@ def rates(arguments):
         for name, kept in (("nats-memory", "memory"), ("nats-file", "file")):
             with next(folders) as folder, next(folders) as other, nats_target(other, kept) as url:
                 rate(arguments, name, {"nats": {"url": url}}, folder)
+    if arguments.kafka:
+        kafka = {"servers": arguments.kafka, "topic": "out"}
+        for name, more in (("kafka", {}), ("kafka-once", {"exactlyOnce": True})):
+            with next(folders) as folder:
+                rate(arguments, name, {"kafka": {**kafka, **more}}, folder)
     if arguments.postgres:
         # The table, which is there: CREATE TABLE out (topic text, body text).
         columns = [{"name": "topic", "value": "${topic}"}, {"name": "body", "value": "${payload}"}]
@@ -276,6 +281,7 @@ def main():
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("rates")
     command.add_argument("--messages", type=int, default=200_000)
+    command.add_argument("--kafka", metavar="HOST:PORT", help="a server of Kafka with a topic `out`; heraldmq-outlet-kafka is beside the binary")
     command.add_argument("--postgres", metavar="URL", help="a database with a table `out` of the columns topic and body")
     command.add_argument("--postgres-password", metavar="FILE")
     command.set_defaults(run=rates)

@@ -150,6 +150,24 @@ need_nats_server() {
         fail "nats-server $nats_version cannot be built from the Go module proxy"
 }
 
+# Kafka from Maven Central, in HERALD_KAFKA: 45 files of Java (44 MB), which need a Java of version 17 or later.
+need_kafka() {
+    kafka_version=4.3.1
+    mkdir -p "$(target_dir)"
+    HERALD_KAFKA="$(cd "$(target_dir)" && pwd)/kafka-$kafka_version"
+    export HERALD_KAFKA
+    need java default-jre-headless
+    [ ! -e "$HERALD_KAFKA/complete" ] || return 0
+    need mvn maven
+    echo "fetching Kafka $kafka_version" >&2
+    mvn -q -B -f "$root/tests/blackbox/kafka/pom.xml" \
+        org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory="$HERALD_KAFKA" >&2 ||
+        fail "Kafka $kafka_version cannot be fetched from Maven Central"
+    (cd "$HERALD_KAFKA" && sha256sum --check --strict --quiet "$root/tests/blackbox/kafka/sha256sums" >&2) ||
+        fail "what Maven Central has of Kafka $kafka_version is not what tests/blackbox/kafka/sha256sums says"
+    touch "$HERALD_KAFKA/complete"
+}
+
 # Where programs are kept that take minutes to build: HERALD_CACHE, or a folder of this machine.
 cache_dir() {
     if [ -n "${HERALD_CACHE:-}" ]; then
@@ -371,6 +389,8 @@ build_broker() {
     # Who waits for a first broker does not wait for the load-testing tool and the memory allocator.
     left_out=''
     [ "$1" != serve ] || left_out=--no-default-features
+    # The tests have the program of outlets to Kafka beside it.
+    [ "$1" != quick ] || left_out='-p heraldmq-outlet-kafka'
     built_in="$(target_dir)/${2:+${2%%.*}/}$profile"
     set -- "${2:+zig}build" --locked -p heraldmq --manifest-path "$root/Cargo.toml" --profile "$1" ${2:+--target "$2"} $left_out
     # What Cargo leaves as it is, because only times have changed, is up to date from now on.

@@ -10,6 +10,7 @@ need_prometheus
 need_otelcol
 need_helm
 need_nats_server
+need_kafka
 ./setup.sh
 need_broker
 # More workers than cores: most tests wait, few compute.

@@ -1,6 +1,7 @@
 //! What options must satisfy together, and what an operator should be told although it is allowed.
 
 mod inlets;
+mod kafka_target;
 mod postgres_target;
 
 use std::collections::BTreeSet;
@@ -195,6 +196,7 @@ fn outlet_problem(outlet: &OutletConfig) -> Option<String> {
     let OutletTargetConfig {
         file,
         http,
+        kafka,
         mqtt,
         nats,
         postgres,
@@ -202,18 +204,22 @@ fn outlet_problem(outlet: &OutletConfig) -> Option<String> {
     let named = [
         file.path.is_some(),
         http.url.is_some(),
+        !kafka.servers.is_empty(),
         mqtt.url.is_some(),
         !nats.url.is_empty(),
         postgres.url.is_some(),
     ];
     if named.into_iter().filter(|is_named| *is_named).count() != 1 {
         return Some(
-            "expected one target: `target.file.path`, `target.http.url`, `target.mqtt.url`, `target.nats.url` or `target.postgres.url`"
+            "expected one target: `target.file.path`, `target.http.url`, `target.kafka.servers`, `target.mqtt.url`, `target.nats.url` or `target.postgres.url`"
                 .to_owned(),
         );
     }
     if let Some(problem) = postgres_target::problem(postgres) {
         return Some(format!("target.postgres.{problem}"));
+    }
+    if let Some(problem) = kafka_target::problem(kafka) {
+        return Some(format!("target.kafka.{problem}"));
     }
     if http.concurrency > 1 && http.body != HttpBody::Raw {
         return Some("target.http.concurrency: only requests with one message, `body: raw`, can be on their way together".to_owned());

@@ -51,14 +51,14 @@ pub use options::{
     ControlMode, DEFAULT_CLASS, DeadLetterConfig, DenyPublishV3, FileTargetConfig, ForwardedConfig,
     ForwardedHeader, HttpAnonymous, HttpAuthenticatorConfig, HttpBody, HttpConfig, HttpMethod,
     HttpTargetConfig, InboxConfig, InboxQos0, InletConfig, InletSourceConfig, JwtConfig, JwtFrom,
-    LARGEST_PACKET, Limits, LogConfig, LogFormat, MaximumQos, MqttConfig, MqttServerConfig,
-    MqttSourceConfig, MqttTargetConfig, NatsTargetConfig, NodeLimits, OtlpConfig,
-    OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig, Permission,
-    PostgresColumnConfig, PostgresConfig, PostgresTargetConfig, ProxyConfig, ProxyUserName,
-    ProxyVersion, QueueFull, RetainConfig, RetainRuleConfig, SessionLimits, SessionOfAnotherUser,
-    SplitPolicy, SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
-    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
-    WsListenerConfig, WssListenerConfig,
+    KafkaCompression, KafkaSaslConfig, KafkaTargetConfig, LARGEST_PACKET, Limits, LogConfig,
+    LogFormat, MaximumQos, MqttConfig, MqttServerConfig, MqttSourceConfig, MqttTargetConfig,
+    NatsTargetConfig, NodeLimits, OtlpConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig,
+    OutletTargetConfig, Permission, PostgresColumnConfig, PostgresConfig, PostgresTargetConfig,
+    ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig, RetainRuleConfig,
+    SaslMechanism, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
+    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
+    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

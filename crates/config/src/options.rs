@@ -36,9 +36,10 @@ pub use listeners::{
     WsListenerConfig, WssListenerConfig,
 };
 pub use outlets::{
-    DeadLetterConfig, FileTargetConfig, HttpBody, HttpMethod, HttpTargetConfig, MqttTargetConfig,
-    NatsTargetConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig, OutletTargetConfig,
-    PostgresColumnConfig, PostgresTargetConfig,
+    DeadLetterConfig, FileTargetConfig, HttpBody, HttpMethod, HttpTargetConfig, KafkaCompression,
+    KafkaSaslConfig, KafkaTargetConfig, MqttTargetConfig, NatsTargetConfig, OutletBatchConfig,
+    OutletConfig, OutletSourceConfig, OutletTargetConfig, PostgresColumnConfig,
+    PostgresTargetConfig, SaslMechanism,
 };
 pub use security::{
     AbuseConfig, AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind, AuthorizationConfig,

@@ -29,6 +29,9 @@ impl Connectors for BuiltIn {
                 Box::new(FileTarget::new(path, record.as_deref())?)
             }
             TargetDefinition::Http(http) => Box::new(HttpTarget::new(name, http)?),
+            TargetDefinition::Kafka(_) => {
+                return Err("heraldmq itself has no target kafka".to_owned());
+            }
             TargetDefinition::Mqtt(mqtt) => Box::new(MqttTarget::new(mqtt, cluster)?),
             TargetDefinition::Nats(nats) => Box::new(NatsTarget::new(nats, cluster, name)?),
             TargetDefinition::Postgres(postgres) => {

@@ -7,6 +7,7 @@ use config::{HttpBody, HttpMethod, OutletConfig};
 use outlet::{BatchLimits, Milliseconds, Options};
 use serde::{Deserialize, Serialize};
 
+use crate::kafka_definition::KafkaDefinition;
 use crate::report::Size;
 use crate::rule_texts::RuleTexts;
 use crate::targets::postgres::PostgresDefinition;
@@ -63,6 +64,8 @@ pub enum TargetDefinition {
     },
     /// An HTTP server.
     Http(HttpDefinition),
+    /// Kafka.
+    Kafka(KafkaDefinition),
     /// Another MQTT broker.
     Mqtt(MqttDefinition),
     /// NATS.
@@ -245,10 +248,14 @@ fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
     let config::OutletTargetConfig {
         file,
         http,
+        kafka,
         mqtt,
         nats,
         postgres,
     } = &outlet.target;
+    if let Some(kafka) = KafkaDefinition::of(kafka) {
+        return Some(TargetDefinition::Kafka(kafka));
+    }
     if postgres.url.is_some() {
         return PostgresDefinition::of(postgres).map(TargetDefinition::Postgres);
     }

@@ -2,7 +2,8 @@
 //! its node what another broker sends.
 //!
 //! Purpose: [`process`] is the process; a node starts it with two sockets, one that speaks MQTT and one for [`Command`]s and [`Report`]s.
-//! [`check`] and [`probe`] are for people. Which targets there are, the program says ([`Connectors`]).
+//! [`check`] and [`probe`] are for people. Which targets there are, the program says ([`Connectors`]); [`Program`] says which program an
+//! outlet has.
 //!
 //! Invariants: those of [`outlet::Pump`] and [`outlet::Inlet`]. The process ends when its node is gone, and when another process has the outlet. Secrets
 //! are read from files by the process itself, and stand in no report. A rule that does not end
@@ -17,10 +18,12 @@ mod command;
 mod definition;
 mod epoch;
 mod inlet;
+mod kafka_definition;
 mod lines;
 mod link;
 mod path;
 mod process;
+mod program;
 mod record;
 mod remote;
 mod report;
@@ -41,11 +44,14 @@ pub use definition::{
 };
 pub use epoch::{Epoch, POSITION};
 pub use inlet::InletDefinition;
+pub use kafka_definition::{KafkaDefinition, SaslDefinition};
 pub use lines::Ended;
 pub use process::{check, probe, process, run};
+pub use program::{CHECK, PROBE, PROCESS, Program};
 pub use report::{Count, Doing, Micros, Report, Size, Told, UnixMs};
 pub use rule_texts::RuleTexts;
 pub use rules::TOO_LONG_EXIT;
+pub use secret::read_secret;
 pub use target::{Connectors, Target};
 pub use targets::postgres::{ColumnDefinition, PostgresDefinition, RowsDefinition};
 pub use transfer::Transfer;

@@ -65,7 +65,12 @@ pub fn process(connectors: &dyn Connectors) -> Ended {
         }
     };
     match runtime() {
-        Ok(runtime) => runtime.block_on(works),
+        Ok(runtime) => {
+            let ended = runtime.block_on(works);
+            // What a library does in a thread of its own ends with the process.
+            runtime.shutdown_background();
+            ended
+        }
         Err(error) => Ended::Failed(error.to_string()),
     }
 }

@@ -9,7 +9,7 @@ const LONGEST: usize = 64 * 1024;
 ///
 /// # Errors
 /// The file cannot be read, is empty, or is longer than 64 KiB. Errors name the file, never its content.
-pub(crate) fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
     let named = |why: &str| format!("{}: {why}", path.display());
     let mut secret = std::fs::read(path).map_err(|error| named(&error.to_string()))?;
     secret.truncate(secret.trim_ascii_end().len());

@@ -40,6 +40,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
             let (target, place) = match &outlet.target {
                 TargetDefinition::File { path, .. } => ("file", path.display().to_string()),
                 TargetDefinition::Http(http) => ("http", http.url.clone()),
+                TargetDefinition::Kafka(kafka) => ("kafka", kafka.servers.join(",")),
                 TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
                 TargetDefinition::Nats(nats) => ("nats", nats.urls.join(",")),
                 TargetDefinition::Postgres(postgres) => ("postgres", postgres.url.clone()),

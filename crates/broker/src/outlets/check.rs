@@ -2,7 +2,7 @@
 
 use admin::api::EventKind;
 use config::Config;
-use outlets::{BuiltIn, Transfer};
+use outlets::{Program, Transfer};
 
 use super::events::kind;
 use crate::start_error::StartError;
@@ -29,6 +29,6 @@ pub(super) fn problem(transfer: &Transfer) -> Result<(), String> {
             let known = EventKind::ALL.map(EventKind::name).join(", ");
             Err(format!("there are no events {name}; there are {known}"))
         }
-        None => outlets::check(&BuiltIn, transfer),
+        None => Program::check(transfer),
     }
 }

@@ -1,7 +1,6 @@
 //! Which outlets there are, and what is known of each.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,6 @@ const FAILING: Duration = Duration::from_secs(60);
 /// The outlets of a node.
 #[derive(Debug)]
 pub(crate) struct Outlets {
-    /// The program of processes.
-    pub(super) program: PathBuf,
     pub(super) connections: OwnConnections,
     /// What tells this cluster from others in the paths of messages.
     pub(super) cluster: String,
@@ -46,8 +43,6 @@ impl Outlets {
         let outlets = Self {
             connections,
             cluster: cluster(name_seed),
-            // The running one also if its file was replaced.
-            program: PathBuf::from("/proc/self/exe"),
             state: Mutex::default(),
             changed: Notify::new(),
             events_changed: Notify::new(),
@@ -58,12 +53,15 @@ impl Outlets {
 
     /// From the next look on there are these outlets. A process goes on if nothing has changed for it.
     pub(crate) fn configure(&self, config: &Config) {
+        // A program of its own may take some time for that.
+        let checked = Transfer::all(config).map(|transfer| (problem(&transfer), transfer));
+        let checked: Vec<_> = checked.collect();
         let mut state = self.state.lock();
         let mut before = std::mem::take(&mut state.outlets);
-        for transfer in Transfer::all(config) {
+        for (checked, transfer) in checked {
             let (name, kind) = (transfer.name().to_owned(), transfer.kind());
             let former = before.remove(&name);
-            let standing = match (problem(&transfer), former) {
+            let standing = match (checked, former) {
                 (Ok(()), former) => {
                     let mut standing = former.unwrap_or_default();
                     standing.transfer = Some(Arc::new(transfer));

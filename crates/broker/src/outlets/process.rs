@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::time::Duration;
 
-use outlets::{Command, TOO_LONG_EXIT, Told};
+use outlets::{Command, PROCESS, TOO_LONG_EXIT, Told};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,9 +19,6 @@ use tokio::time::Instant;
 use super::caution::Manner;
 use super::standing::ProcessId;
 use crate::own_connections::OwnConnections;
-
-/// The argument that makes the program the process of an outlet.
-pub(crate) const ARGUMENT: &str = "outlet-process";
 
 /// The longest report, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -48,7 +45,7 @@ impl Process {
         own.set_nonblocking(true)?;
         let own = UnixStream::from_std(own)?;
         let child = Program::new(program)
-            .arg(ARGUMENT)
+            .arg(PROCESS)
             .stdin(Stdio::from(OwnedFd::from(mqtt)))
             .stdout(Stdio::from(OwnedFd::from(its)))
             .stderr(Stdio::inherit())

@@ -8,7 +8,7 @@ use admin::problem::Problem;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use outlets::{Caution, Command, Report, Told, Transfer};
+use outlets::{Caution, Command, Program, Report, Told, Transfer};
 use tokio::sync::watch;
 
 use super::caution::{Deaths, Manner};
@@ -195,10 +195,14 @@ async fn attempt(
     wishes: &mut watch::Receiver<Option<Wish>>,
 ) -> Result<(), Ending> {
     let name = wish.transfer.name();
-    let started = Process::start(&outlets.program, &outlets.connections);
-    let mut process = started.map_err(|error| Ending {
+    let program = Program::of(&wish.transfer).path();
+    let started = program.and_then(|program| {
+        let started = Process::start(&program, &outlets.connections);
+        started.map_err(|error| format!("it could not be started: {error}"))
+    });
+    let mut process = started.map_err(|why| Ending {
         manner: Manner::Orderly,
-        why: format!("it could not be started: {error}"),
+        why,
     })?;
     outlets.note(name, |standing| standing.handle_begin(process.id()));
     let mut transfer = Transfer::clone(&wish.transfer);

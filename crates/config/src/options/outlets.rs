@@ -45,6 +45,7 @@ options! {
     pub struct OutletTargetConfig {
         group "file" => file: FileTargetConfig;
         group "http" => http: HttpTargetConfig;
+        group "kafka" => kafka: KafkaTargetConfig;
         group "mqtt" => mqtt: MqttTargetConfig;
         group "nats" => nats: NatsTargetConfig;
         group "postgres" => postgres: PostgresTargetConfig;
@@ -81,6 +82,39 @@ options! {
         live "concurrency" => concurrency: u32 = 1, range 1..=256;
         /// With more than one request at the same time: messages of one key arrive in their order. A template.
         live "orderKey" => order_key: String = "${topic}".to_owned();
+    }
+
+    /// Messages are records of Kafka, written by the program heraldmq-outlet-kafka: docs/operate/outlets-kafka.md.
+    pub struct KafkaTargetConfig {
+        /// The servers, each as `HOST:PORT`; they name all others of their cluster.
+        live "servers" => servers: Listed<String>;
+        /// The topic there: a template. A level separator in `${topic}` becomes `.`.
+        live "topic" => topic: Option<String>;
+        /// The key of a record: a template. Records of one key go to one partition, in their order.
+        live "key" => key: String = "${topic}".to_owned();
+        /// How records are compressed.
+        live "compression" => compression: KafkaCompression = KafkaCompression::None;
+        /// Whether TLS is spoken.
+        live "tls" => tls: bool = false;
+        /// Authorities that sign the servers' certificates, PEM. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// The outlet's own certificate for the servers, PEM, with those that sign it.
+        live "certFile" => cert_file: Option<PathBuf>;
+        /// The key of that certificate, PEM.
+        live "keyFile" => key_file: Option<PathBuf>;
+        group "sasl" => sasl: KafkaSaslConfig;
+        /// How long Kafka may take to acknowledge a batch.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// How an outlet logs in at Kafka. Without a user it does not.
+    pub struct KafkaSaslConfig {
+        /// The mechanism.
+        live "mechanism" => mechanism: SaslMechanism = SaslMechanism::ScramSha512;
+        /// The user there.
+        live "user" => user: Option<String>;
+        /// The password: the content of this file without white space at its end.
+        live "passwordFile" => password_file: Option<PathBuf>;
     }
 
     /// Messages are published at another MQTT broker: docs/operate/outlets-mqtt.md.
@@ -180,6 +214,30 @@ choice! {
         Post = "POST",
         /// PUT.
         Put = "PUT",
+    }
+
+    /// A codec of Kafka.
+    pub enum KafkaCompression {
+        /// Not at all.
+        None = "none",
+        /// Gzip.
+        Gzip = "gzip",
+        /// LZ4.
+        Lz4 = "lz4",
+        /// Snappy.
+        Snappy = "snappy",
+        /// Zstandard.
+        Zstd = "zstd",
+    }
+
+    /// A mechanism of SASL.
+    pub enum SaslMechanism {
+        /// The password itself (RFC 4616): only over TLS is it hidden.
+        Plain = "PLAIN",
+        /// A proof of the password (RFC 7677).
+        ScramSha256 = "SCRAM-SHA-256",
+        /// The same with a longer digest.
+        ScramSha512 = "SCRAM-SHA-512",
     }
 
     /// What an HTTP request of an outlet has.

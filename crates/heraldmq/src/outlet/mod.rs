@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use admin::api::{OutletFigures, OutletRow};
 use admin::page::Page;
-use outlets::{BuiltIn, Ended, Transfer};
+use outlets::{BuiltIn, Ended, Program, Transfer};
 use serde_json::json;
 use text_table::{Table, units};
 
@@ -215,7 +215,7 @@ fn test(name: &str, config: &std::path::Path, layers: &Layers) -> Result<(), Fai
         );
         return Err(Failure::Usage(why));
     };
-    match outlets::probe(&BuiltIn, &transfer) {
+    match Program::probe(&transfer) {
         Ok(found) => print(&format!("{found}\n")),
         Err(why) => Err(Failure::Runtime(why)),
     }

@@ -1,0 +1,225 @@
+//! A message as Kafka gets it: its topic, key and headers.
+//!
+//! Clients decide what stands in MQTT topics, payloads and User Properties. None of that may reach topics of Kafka that the template does
+//! not mean, nor say in a header what the outlet says.
+
+use outlet::{Item, Template};
+use outlets::POSITION;
+use rdkafka::message::{Header, OwnedHeaders};
+
+/// Bytes of the longest name of a topic.
+const LONGEST_TOPIC: usize = 249;
+
+/// The header with the MQTT topic.
+const TOPIC: &str = "hmq-topic";
+
+/// Before the names of topics that Kafka keeps for itself, such as `__consumer_offsets`.
+const INTERNAL: &str = "__";
+
+/// What becomes of messages.
+#[derive(Debug)]
+pub(crate) struct Form {
+    topic: Template,
+    /// The topic, if it is the same for each message.
+    fixed: Option<String>,
+    key: Template,
+}
+
+impl Form {
+    /// # Errors
+    /// One of them is no template, or the topic has a character that topics of Kafka do not have.
+    pub(crate) fn new(topic: &str, key: &str) -> Result<Self, String> {
+        // No topic of Kafka has a dollar sign.
+        let fixed = (!topic.contains('$')).then(|| topic.to_owned());
+        let topic = Template::parse(topic).map_err(|error| format!("topic: {error}"))?;
+        let key = Template::parse(key).map_err(|error| format!("key: {error}"))?;
+        for (is_first, text) in topic.texts() {
+            if let Some(wrong) = text.chars().find(|c| !is_allowed(*c)) {
+                return Err(format!(
+                    "topic: a topic of Kafka has letters, digits, `.`, `_` and `-`, found {wrong:?}"
+                ));
+            }
+            if is_first && text.starts_with(INTERNAL) {
+                return Err(format!(
+                    "topic: topics that begin with {INTERNAL} are those of Kafka itself"
+                ));
+            }
+            if text.len() > LONGEST_TOPIC {
+                return Err(format!("topic: longer than {LONGEST_TOPIC} bytes"));
+            }
+        }
+        Ok(Self { topic, fixed, key })
+    }
+
+    /// The topic, if it is the same for each message.
+    pub(crate) fn fixed_topic(&self) -> Option<&str> {
+        self.fixed.as_deref()
+    }
+
+    /// The topic of a message.
+    ///
+    /// # Errors
+    /// The message lacks a piece of the template, or what it has is no name of a topic.
+    pub(crate) fn topic(&self, item: &Item) -> Result<String, String> {
+        let mut wrong = None;
+        let topic = self.topic.render_with(item, |value, is_levels, topic| {
+            for c in value.chars() {
+                match c {
+                    '/' if is_levels => topic.push('.'),
+                    // It would reach what has levels there.
+                    '.' if is_levels => wrong = wrong.or(Some(c)),
+                    c if is_allowed(c) => topic.push(c),
+                    c => wrong = wrong.or(Some(c)),
+                }
+            }
+        });
+        let topic = topic.map_err(|error| error.to_string())?;
+        if let Some(wrong) = wrong {
+            return Err(format!(
+                "the topic of Kafka would have {wrong:?} of a message's value"
+            ));
+        }
+        if topic.len() > LONGEST_TOPIC {
+            return Err(format!(
+                "the topic of Kafka would have {} bytes, more than {LONGEST_TOPIC}",
+                topic.len()
+            ));
+        }
+        if matches!(&*topic, "" | "." | "..") || topic.starts_with(INTERNAL) {
+            return Err(format!("{topic:?} is no topic of Kafka for messages"));
+        }
+        Ok(topic)
+    }
+
+    /// The key of a message.
+    ///
+    /// # Errors
+    /// The message lacks a piece of the template.
+    pub(crate) fn key(&self, item: &Item) -> Result<String, String> {
+        self.key.render(item).map_err(|error| error.to_string())
+    }
+
+    /// The headers of a message: its User Properties in their order, and behind them those of the outlet.
+    pub(crate) fn headers(item: &Item) -> OwnedHeaders {
+        let theirs = item.properties.iter();
+        let theirs = theirs.filter(|(name, _)| is_theirs(name));
+        let mut headers = OwnedHeaders::new_with_capacity(item.properties.len() + 2);
+        for (key, value) in theirs {
+            let value = Some(value.as_bytes());
+            headers = headers.insert(Header { key, value });
+        }
+        headers = headers.insert(Header {
+            key: TOPIC,
+            value: Some(item.topic.as_bytes()),
+        });
+        if let Some(position) = item.position {
+            let value = Some(&position.to_string());
+            headers = headers.insert(Header {
+                key: POSITION,
+                value,
+            });
+        }
+        headers
+    }
+}
+
+/// Whether a User Property becomes a header: what begins with `hmq-` is the outlet's, and the library takes no NUL.
+fn is_theirs(name: &str) -> bool {
+    let begins = name.get(..4);
+    !begins.is_some_and(|begins| begins.eq_ignore_ascii_case("hmq-")) && !name.contains('\0')
+}
+
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use outlet::{Incarnation, Milliseconds, Position, Sequence};
+    use rdkafka::message::Headers as _;
+
+    use super::*;
+
+    fn item(topic: &str, properties: &[(&str, &str)]) -> Item {
+        let properties = properties.iter();
+        Item {
+            position: Some(Position {
+                incarnation: Incarnation(3),
+                sequence: Sequence(14),
+            }),
+            topic: topic.into(),
+            payload: "{\"id\":\"a b\"}".into(),
+            qos: 1,
+            retain: false,
+            received: Milliseconds(5),
+            properties: properties
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+        }
+    }
+
+    fn topic(template: &str, of: &str) -> Result<String, String> {
+        Form::new(template, "k").unwrap().topic(&item(of, &[]))
+    }
+
+    #[test]
+    fn a_topic_is_a_name_that_the_template_means() {
+        for (template, of, wanted) in [
+            ("${topic}", "plant/7/state", "plant.7.state"),
+            ("plant.${topic[1]}", "plant/pump.7_a-B", "plant.pump.7_a-B"),
+            ("${topic[1..]}", "x/y/z", "y.z"),
+        ] {
+            assert_eq!(topic(template, of).as_deref(), Ok(wanted));
+        }
+        for (template, of, why) in [
+            ("${topic}", "a/b c", "' '"),
+            ("${topic}", "a/ü", "'ü'"),
+            ("p.${topic[0]}", "a\0/b", "'\\0'"),
+            ("${topic}", "a.b/c", "'.'"),
+            ("${payload./id}", "a", "' '"),
+            ("${topic[0]}", "__consumer_offsets", "__consumer_offsets"),
+            ("${topic[0]}", "..", "\"..\""),
+            ("${topic[0]}", "/a", "\"\""),
+            ("a.${topic[4]}", "a", "topic[4]"),
+        ] {
+            let said = topic(template, of).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        let long = "x".repeat(LONGEST_TOPIC);
+        assert!(topic("${topic}", &long).is_ok());
+        assert!(topic("y${topic}", &long).unwrap_err().contains("250"));
+    }
+
+    #[test]
+    fn what_is_no_topic_is_refused_at_once() {
+        for (template, why) in [
+            ("a b", "' '"),
+            ("a/${topic}", "'/'"),
+            ("__${topic}", "__"),
+            ("${nothing}", "nothing"),
+        ] {
+            let said = Form::new(template, "k").unwrap_err();
+            assert!(said.starts_with("topic: ") && said.contains(why), "{said}");
+        }
+        let said = Form::new("a", "${nothing}").unwrap_err();
+        assert!(said.starts_with("key: "), "{said}");
+    }
+
+    #[test]
+    fn headers_are_those_of_the_publisher_and_then_those_of_the_outlet() {
+        let item = item("a/ü", &[("u", "1"), ("HMQ-topic", "x"), ("u", "ü\r\n")]);
+        let headers = Form::headers(&item);
+        let found: Vec<_> = headers
+            .iter()
+            .map(|header| (header.key, String::from_utf8(header.value.unwrap().into())))
+            .map(|(key, value)| (key, value.unwrap()))
+            .collect();
+        let wanted = [
+            ("u", "1"),
+            ("u", "ü\r\n"),
+            ("hmq-topic", "a/ü"),
+            ("hmq-position", "3.14"),
+        ];
+        assert_eq!(found, wanted.map(|(key, value)| (key, value.to_owned())));
+    }
+}
