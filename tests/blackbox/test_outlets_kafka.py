@@ -5,6 +5,7 @@ Absent on purpose: what all outlets have in common (test_outlets.py), clusters o
 
 import json
 import os
+import random
 import shutil
 import signal
 
@@ -13,7 +14,7 @@ import pytest
 from harness.broker import BASE, Broker, run
 from harness.kafka import PASSWORD, USER, Kafka
 from harness.wait import until
-from test_outlets import configured, drained, figures, numbered, outlet, publish, recipe, row, running
+from test_outlets import ROUNDS, configured, drained, figures, kill_if_there, numbered, outlet, publish, recipe, row, running
 
 pytestmark = pytest.mark.skipif("HERALD_KAFKA" not in os.environ, reason="there is no Kafka: need_kafka of scripts/tools.sh")
 
@@ -192,6 +193,81 @@ def test_a_server_that_hangs_is_an_error_in_time_and_loses_nothing(server, topic
         delivered(broker, 25)
         # What the server had in its hands when it was given up may be there twice, never in another order.
         assert list(dict.fromkeys(server.texts(topic))) == numbered(25)
+
+
+def test_kills_anywhere_lose_nothing_and_double_nothing_with_transactions(tmp_path, server, topic):
+    """In each round the process of an outlet, the broker or Kafka is killed while messages go through, at a moment that the seed says.
+    One outlet has transactions, and one has none."""
+    chance = random.Random(int(os.environ.get("HERALD_SEED", "1"), 0))
+    once = f"{topic}-once"
+    server.topic(once)
+    exact = {**to_kafka(server, once, exactlyOnce=True, batch={"messages": 20, "lingerMs": 1}), "name": "once"}
+    data, config = tmp_path / "data", configured(to_kafka(server, topic), exact)
+    acknowledged = 0
+    broker = Broker(config=config, data_dir=data)
+    try:
+        for name in ["log", "once"]:
+            running(broker, name)
+        victims = ["once", "broker", "once", "log", "broker", "server"] * (ROUNDS // 6 + 1)
+        for victim in victims[: max(ROUNDS, 6)]:
+            name = victim if victim in ("log", "once") else "once"
+            process = until(lambda: figures(broker, name) and figures(broker, name)["process"], what=lambda: row(broker, name))
+            count = chance.randrange(50, 200)
+            at = chance.randrange(count)
+            with broker.client() as client:
+                for number in range(count):
+                    client.published("plant/a", f"m{acknowledged:06}".encode(), qos=1)
+                    acknowledged += 1
+                    if number == at and victim == name:
+                        kill_if_there(process)
+                    if number == at and victim == "server":
+                        server.kill()
+            if victim == "server":
+                server.start()
+            if victim == "broker":
+                broker.kill()
+                broker.wait()
+                broker.close()
+                broker = Broker(config=config, data_dir=data)
+        for name in ["log", "once"]:
+            until(lambda: figures(broker, name), what=lambda: row(broker, name))
+            drained(broker, name)
+        assert sorted(set(server.texts(topic))) == numbered(acknowledged)
+        assert server.texts(once) == numbered(acknowledged)
+    finally:
+        broker.close()
+
+
+def test_an_older_process_is_fenced_and_what_it_had_is_there_once(server):
+    name = "fenced"
+    server.topic(name)
+    config = to_kafka(server, name, exactlyOnce=True, positionsTopic="positions-of-fenced")
+    with Broker(config=configured(config)) as broker:
+        running(broker, "log")
+        publish(broker, numbered(5))
+        delivered(broker, 5)
+        (noted, *_), starts = server.records("positions-of-fenced"), figures(broker, "log")["starts"]
+        assert set(json.loads(noted.text)) == {"incarnation", "sequence", "epoch"} and noted.key.endswith(b"/log")
+        # As a later process of the outlet, which ends at once.
+        server.take_over(f"heraldmq/{noted.key.decode()}")
+        publish(broker, numbered(5, 5))
+        until(lambda: figures(broker, "log") and figures(broker, "log")["starts"] > starts, what=lambda: row(broker, "log"))
+        drained(broker, "log")
+        assert server.texts(name) == numbered(10)
+
+
+def test_what_is_refused_in_a_transaction_becomes_a_dead_letter_and_the_rest_is_there_once(server):
+    name = "small-once"
+    server.topic(name, max_message_bytes=3000)
+    options = {"exactlyOnce": True, "key": "${payload./id:-none}", "batch": {"lingerMs": 200, "bytes": 2500}}
+    with Broker(config=configured(to_kafka(server, name, **options, deadLetter={"topic": "dead/log"}))) as broker:
+        running(broker, "log")
+        with broker.client() as watcher:
+            watcher.subscribe("dead/#", qos=1)
+            publish(broker, ["a", "b", "c" * 4000, "d", "e"])
+            assert watcher.message(topic="dead/log", qos=1).payload == b"c" * 4000
+        delivered(broker, 4)
+        assert server.texts(name) == ["a", "b", "d", "e"]
 
 
 def test_the_recipe(tmp_path, server):

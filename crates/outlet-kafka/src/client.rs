@@ -153,9 +153,8 @@ impl Producer {
     }
 
     /// Whether the library gives no more records to Kafka by it.
-    pub(crate) fn fatal(&self) -> Option<String> {
-        let fatal = self.native.client().fatal_error();
-        fatal.map(|(_, why)| why)
+    pub(crate) fn fatal(&self) -> Option<(RDKafkaErrorCode, String)> {
+        self.native.client().fatal_error()
     }
 }
 

@@ -7,11 +7,12 @@
 //! Invariants: those of [`outlets`]. What an attempt has not delivered in its time is taken back from the library, and a new producer
 //! begins: nothing that was given up overtakes what is given again.
 //!
-//! Deliberately absent: consumers; transactions.
+//! Deliberately absent: consumers of messages.
 //!
-//! Where to read next: `target.rs`; `record.rs` for what becomes of a message.
+//! Where to read next: `target.rs`; `record.rs` for what becomes of a message, `exact.rs` for transactions.
 
 mod client;
+mod exact;
 mod record;
 mod target;
 

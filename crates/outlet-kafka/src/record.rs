@@ -23,12 +23,22 @@ pub(crate) struct Form {
     /// The topic, if it is the same for each message.
     fixed: Option<String>,
     key: Template,
+    /// The topic that messages must not have.
+    positions: String,
 }
 
 impl Form {
     /// # Errors
     /// One of them is no template, or the topic has a character that topics of Kafka do not have.
-    pub(crate) fn new(topic: &str, key: &str) -> Result<Self, String> {
+    pub(crate) fn new(topic: &str, key: &str, positions: &str) -> Result<Self, String> {
+        if !is_topic(positions) {
+            return Err(format!(
+                "positionsTopic: {positions:?} is no topic of Kafka for messages"
+            ));
+        }
+        if topic == positions {
+            return Err("topic: it is the topic of positions".to_owned());
+        }
         // No topic of Kafka has a dollar sign.
         let fixed = (!topic.contains('$')).then(|| topic.to_owned());
         let topic = Template::parse(topic).map_err(|error| format!("topic: {error}"))?;
@@ -48,7 +58,12 @@ impl Form {
                 return Err(format!("topic: longer than {LONGEST_TOPIC} bytes"));
             }
         }
-        Ok(Self { topic, fixed, key })
+        Ok(Self {
+            topic,
+            fixed,
+            key,
+            positions: positions.to_owned(),
+        })
     }
 
     /// The topic, if it is the same for each message.
@@ -85,10 +100,19 @@ impl Form {
                 topic.len()
             ));
         }
-        if matches!(&*topic, "" | "." | "..") || topic.starts_with(INTERNAL) {
+        if !is_topic(&topic) || topic == self.positions {
             return Err(format!("{topic:?} is no topic of Kafka for messages"));
         }
         Ok(topic)
+    }
+
+    /// Whether a message can be a record.
+    ///
+    /// # Errors
+    /// As those of [`Self::topic`] and [`Self::key`].
+    pub(crate) fn check(&self, item: &Item) -> Result<(), String> {
+        self.topic(item)?;
+        self.key(item).map(drop)
     }
 
     /// The key of a message.
@@ -129,6 +153,12 @@ fn is_theirs(name: &str) -> bool {
     !begins.is_some_and(|begins| begins.eq_ignore_ascii_case("hmq-")) && !name.contains('\0')
 }
 
+/// Whether it is the name of a topic that is not one of Kafka's own.
+fn is_topic(name: &str) -> bool {
+    let is_name = (1..=LONGEST_TOPIC).contains(&name.len()) && name.chars().all(is_allowed);
+    is_name && !matches!(name, "." | "..") && !name.starts_with(INTERNAL)
+}
+
 fn is_allowed(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
@@ -159,7 +189,9 @@ mod tests {
     }
 
     fn topic(template: &str, of: &str) -> Result<String, String> {
-        Form::new(template, "k").unwrap().topic(&item(of, &[]))
+        Form::new(template, "k", "positions")
+            .unwrap()
+            .topic(&item(of, &[]))
     }
 
     #[test]
@@ -178,6 +210,7 @@ mod tests {
             ("${topic}", "a.b/c", "'.'"),
             ("${payload./id}", "a", "' '"),
             ("${topic[0]}", "__consumer_offsets", "__consumer_offsets"),
+            ("${topic[0]}", "positions", "positions"),
             ("${topic[0]}", "..", "\"..\""),
             ("${topic[0]}", "/a", "\"\""),
             ("a.${topic[4]}", "a", "topic[4]"),
@@ -196,12 +229,13 @@ mod tests {
             ("a b", "' '"),
             ("a/${topic}", "'/'"),
             ("__${topic}", "__"),
+            ("positions", "positions"),
             ("${nothing}", "nothing"),
         ] {
-            let said = Form::new(template, "k").unwrap_err();
+            let said = Form::new(template, "k", "positions").unwrap_err();
             assert!(said.starts_with("topic: ") && said.contains(why), "{said}");
         }
-        let said = Form::new("a", "${nothing}").unwrap_err();
+        let said = Form::new("a", "${nothing}", "positions").unwrap_err();
         assert!(said.starts_with("key: "), "{said}");
     }
 

@@ -1,6 +1,6 @@
 //! Messages are records of Kafka. Each attempt has one deadline.
 //!
-//! The producer is idempotent: what the library sends again itself is neither doubled nor out of order. What is not acknowledged at the
+//! With `exactlyOnce` a batch is a transaction (`exact.rs`). Otherwise the producer is idempotent: what the library sends again itself is neither doubled nor out of order. What is not acknowledged at the
 //! deadline is taken back from it, and it is given up; the next attempt has a new one.
 
 use std::collections::BTreeSet;
@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use outlet::{Delivery, Item, OpenError, Position};
+use outlet::{Delivery, Item, OpenError, Position, Refusal};
 use outlets::{Definition, Epoch, KafkaDefinition, Size, Target};
+use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::ToBytes as _;
 use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Producer, Retired, Told, settings};
+use crate::exact::{Ledger, fences, in_words, is_fenced};
 use crate::record::Form;
 
 /// Reasons that the dead letters of a batch name at most.
@@ -23,6 +25,9 @@ const MOST_REASONS: usize = 4;
 
 /// Topics that one producer has seen at most: the library keeps something of each, and clients may choose them.
 const MOST_TOPICS: usize = 10_000;
+
+/// How long the end of a transaction may take beyond the deadline of its records.
+const COMMIT: Duration = Duration::from_secs(1);
 
 /// How long the library may take to give back what was taken back from it.
 const PURGE: Duration = Duration::from_secs(5);
@@ -32,6 +37,9 @@ pub(crate) struct KafkaTarget {
     definition: KafkaDefinition,
     batch_bytes: Size,
     form: Form,
+    /// Where transactions are noted, if there are any.
+    ledger: Option<Ledger>,
+    epoch: Epoch,
     producer: Option<Producer>,
     /// Those that the producer has seen.
     topics: BTreeSet<String>,
@@ -45,17 +53,34 @@ impl KafkaTarget {
         let target = Self {
             definition: kafka.clone(),
             batch_bytes: outlet.batch_bytes,
-            form: Form::new(&kafka.topic, &kafka.key)?,
+            form: Form::new(&kafka.topic, &kafka.key, &kafka.positions_topic)?,
+            ledger: kafka
+                .exactly_once
+                .then(|| Ledger::new(&kafka.positions_topic, &outlet.cluster, &outlet.name)),
+            epoch: Epoch(0),
             producer: None,
             topics: BTreeSet::new(),
             retired: Retired::default(),
         };
         // The library reads certificates and keys here; it connects, and is left at once.
-        let mut settings = settings(kafka, outlet.batch_bytes.0)?;
+        let mut settings = target.settings()?;
         settings.set("bootstrap.servers", "");
         let producer = Producer::new(&settings)?;
         drop(producer);
         Ok(target)
+    }
+
+    /// Reads the files again, so that what was replaced counts.
+    fn settings(&self) -> Result<ClientConfig, String> {
+        let mut settings = settings(&self.definition, self.batch_bytes.0)?;
+        if let Some(ledger) = &self.ledger {
+            let longest = (self.definition.timeout.as_millis() * 2).clamp(10_000, 900_000);
+            settings
+                .set("transactional.id", ledger.transactional_id())
+                .set("transaction.timeout.ms", longest.to_string())
+                .set("message.timeout.ms", longest.to_string());
+        }
+        Ok(settings)
     }
 
     fn give_up(&mut self) {
@@ -65,33 +90,42 @@ impl KafkaTarget {
         self.topics.clear();
     }
 
-    /// Begins a producer, and waits until a server has answered.
-    async fn connect(&mut self) -> Result<(), String> {
+    /// Begins a producer, and waits until a server has answered. Gives what Kafka says that it has, with transactions.
+    async fn connect(&mut self) -> Result<Option<Position>, OpenError> {
         self.give_up();
-        let settings = settings(&self.definition, self.batch_bytes.0)?;
-        let producer = Producer::new(&settings)?;
-        match producer.connected(self.definition.timeout).await {
-            Ok(()) => {
-                self.producer = Some(producer);
-                Ok(())
-            }
-            Err(why) => {
-                self.retired.retire(producer);
-                Err(why)
-            }
+        let failed = |why: String| OpenError::Retry(why.into());
+        let settings = self.settings().map_err(failed)?;
+        let producer = Producer::new(&settings).map_err(failed)?;
+        let time = self.definition.timeout;
+        let connected = producer.connected(time).await.map_err(failed);
+        let opened = match (connected, &self.ledger) {
+            (Ok(()), Some(ledger)) => ledger.open(&settings, &producer, self.epoch, time).await,
+            (Ok(()), None) => Ok(None),
+            (Err(error), _) => Err(error),
+        };
+        match opened {
+            Ok(_) => self.producer = Some(producer),
+            Err(_) => self.retired.retire(producer),
         }
+        opened
     }
 
     async fn publish(&mut self, batch: &[Arc<Item>]) -> Delivery {
-        if (self.producer.is_none() || self.topics.len() > MOST_TOPICS)
-            && let Err(why) = self.connect().await
-        {
-            return later(why);
+        if self.topics.len() > MOST_TOPICS {
+            return later("the producer has seen many topics: a new one begins".to_owned());
         }
         let Some(mut producer) = self.producer.take() else {
             return later("there is no producer".to_owned());
         };
         let deadline = Instant::now() + self.definition.timeout;
+        if let Some(ledger) = self.ledger.clone() {
+            let delivery = self.transact(&ledger, &mut producer, batch, deadline).await;
+            self.producer = Some(producer);
+            if matches!(delivery, Delivery::Retry { .. } | Delivery::Fenced) {
+                self.give_up();
+            }
+            return delivery;
+        }
         let mut progress = Progress::default();
         let all: Vec<usize> = (0..batch.len()).collect();
         let mut large = self
@@ -119,6 +153,89 @@ impl KafkaTarget {
         progress.delivery(batch.len())
     }
 
+    /// Has a batch written in one transaction, or the messages before one that cannot be a record.
+    async fn transact(
+        &mut self,
+        ledger: &Ledger,
+        producer: &mut Producer,
+        batch: &[Arc<Item>],
+        deadline: Instant,
+    ) -> Delivery {
+        let formed = batch.iter().map(|item| self.form.check(item));
+        let wrong = formed
+            .enumerate()
+            .find_map(|(place, formed)| Some((place, formed.err()?)));
+        let count = wrong.as_ref().map_or(batch.len(), |(place, _)| *place);
+        let written = match &batch[..count] {
+            [] => Ok(()),
+            batch => self.transaction(ledger, producer, batch, deadline).await,
+        };
+        match (written, wrong) {
+            (Ok(()), None) => Delivery::All,
+            (Ok(()), Some((place, why))) => Delivery::Refused {
+                which: Refusal::At(place),
+                why: why.into(),
+            },
+            (Err(delivery), _) => delivery,
+        }
+    }
+
+    /// All or nothing.
+    async fn transaction(
+        &mut self,
+        ledger: &Ledger,
+        producer: &mut Producer,
+        batch: &[Arc<Item>],
+        deadline: Instant,
+    ) -> Result<(), Delivery> {
+        producer
+            .native
+            .begin_transaction()
+            .map_err(|error| failure(&error))?;
+        let mut progress = Progress::default();
+        let position = batch.iter().rev().find_map(|item| item.position);
+        let noted = position.map(|position| ledger.note(producer, position, self.epoch));
+        let mut open = 0;
+        match noted {
+            Some(Ok(())) => open += 1,
+            Some(Err(error)) => progress.later(error.to_string(), true),
+            None => {}
+        }
+        let places: Vec<usize> = (0..batch.len()).collect();
+        let mut large = Vec::new();
+        open += self.enqueue(producer, batch, &places, &mut progress, &mut large);
+        self.settle(producer, batch, open, deadline, &mut progress, &mut large)
+            .await;
+        if progress.is_fenced {
+            return Err(Delivery::Fenced);
+        }
+        if let Some(why) = progress.again {
+            return Err(later(why));
+        }
+        let native = producer.native.clone();
+        let time = deadline.saturating_duration_since(Instant::now()) + COMMIT;
+        let is_refused = !large.is_empty() || !progress.refused.is_empty();
+        let ended = tokio::task::spawn_blocking(move || match is_refused {
+            true => native.abort_transaction(time),
+            false => native.commit_transaction(time),
+        });
+        match ended.await {
+            Ok(Ok(())) if !is_refused => Ok(()),
+            Ok(Ok(())) => {
+                progress.refusals.extend(large.first().map(|_| too_large()));
+                Err(Delivery::Refused {
+                    which: match batch.len() {
+                        1 => Refusal::At(0),
+                        _ => Refusal::One,
+                    },
+                    why: progress.refusals.join("; or ").into(),
+                })
+            }
+            Ok(Err(error)) => Err(failure(&error)),
+            Err(error) => Err(later(error.to_string())),
+        }
+    }
+
     /// Has records delivered. Gives those that were too large together.
     async fn send(
         &mut self,
@@ -128,10 +245,26 @@ impl KafkaTarget {
         deadline: Instant,
         progress: &mut Progress,
     ) -> Vec<usize> {
-        let (mut large, mut open) = (Vec::new(), 0_usize);
+        let mut large = Vec::new();
         if progress.is_over {
             return large;
         }
+        let open = self.enqueue(producer, batch, places, progress, &mut large);
+        self.settle(producer, batch, open, deadline, progress, &mut large)
+            .await;
+        large
+    }
+
+    /// Gives records to the library. Says how many it reports of.
+    fn enqueue(
+        &mut self,
+        producer: &Producer,
+        batch: &[Arc<Item>],
+        places: &[usize],
+        progress: &mut Progress,
+        large: &mut Vec<usize>,
+    ) -> usize {
+        let mut open = 0;
         for &place in places {
             let item = &batch[place];
             let formed = self
@@ -152,24 +285,37 @@ impl KafkaTarget {
                 .timestamp(i64::try_from(item.received.0).unwrap_or(i64::MAX));
             match producer.native.send(record) {
                 Ok(()) => open += 1,
-                Err((error, _)) => judge(&error, place, &topic, producer, progress, &mut large),
+                Err((error, _)) => judge(&error, place, &topic, producer, progress, large),
             }
             if !self.topics.contains(&topic) {
                 self.topics.insert(topic);
             }
         }
+        open
+    }
+
+    /// Waits until the library has reported of all.
+    async fn settle(
+        &mut self,
+        producer: &mut Producer,
+        batch: &[Arc<Item>],
+        mut open: usize,
+        deadline: Instant,
+        progress: &mut Progress,
+        large: &mut Vec<usize>,
+    ) {
         while open > 0 {
             let told = match timeout_at(deadline, producer.told.recv()).await {
                 Ok(Some(told)) => told,
                 Ok(None) => {
                     progress.later("the library has ended".to_owned(), true);
-                    return large;
+                    return;
                 }
                 Err(_) => {
                     let why = producer.in_words("Kafka does not acknowledge in time");
                     progress.later(why, true);
                     take_back(producer, open, progress).await;
-                    return large;
+                    return;
                 }
             };
             open -= 1;
@@ -177,16 +323,20 @@ impl KafkaTarget {
             match error {
                 None => progress.done.push(place),
                 Some(error) => {
-                    let topic = self.form.topic(&batch[place]).unwrap_or_default();
-                    judge(&error, place, &topic, producer, progress, &mut large);
+                    let topic = batch.get(place).map(|item| self.form.topic(item));
+                    let topic = match (topic, &self.ledger) {
+                        (Some(topic), _) => topic.unwrap_or_default(),
+                        (None, Some(ledger)) => ledger.topic().to_owned(),
+                        (None, None) => String::new(),
+                    };
+                    judge(&error, place, &topic, producer, progress, large);
                 }
             }
         }
-        large
     }
 
     async fn look(&mut self) -> Result<String, String> {
-        let mut settings = settings(&self.definition, self.batch_bytes.0)?;
+        let mut settings = self.settings()?;
         // Asking for a topic may make it otherwise.
         settings.set("allow.auto.create.topics", "false");
         let producer = Producer::new(&settings)?;
@@ -198,14 +348,9 @@ impl KafkaTarget {
 }
 
 impl Target for KafkaTarget {
-    fn open(&mut self, _: Epoch) -> BoxFuture<'_, Result<Option<Position>, OpenError>> {
-        let opening = self.connect();
-        opening
-            .map(|opened| match opened {
-                Ok(()) => Ok(None),
-                Err(why) => Err(OpenError::Retry(why.into())),
-            })
-            .boxed()
+    fn open(&mut self, epoch: Epoch) -> BoxFuture<'_, Result<Option<Position>, OpenError>> {
+        self.epoch = epoch;
+        self.connect().boxed()
     }
 
     fn deliver<'a>(&'a mut self, batch: &'a [Arc<Item>]) -> BoxFuture<'a, Delivery> {
@@ -283,10 +428,12 @@ fn judge(
 ) {
     let code = error.rdkafka_error_code();
     let code = code.unwrap_or(RDKafkaErrorCode::Unknown);
-    if let Some(why) = producer.fatal() {
+    if let Some((code, why)) = producer.fatal() {
+        progress.is_fenced |= fences(code);
         progress.later(why, true);
         return;
     }
+    progress.is_fenced |= fences(code);
     match code {
         RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge => {
             large.push(place);
@@ -324,6 +471,14 @@ fn too_large() -> String {
     "it is larger than the max.message.bytes of the topic".to_owned()
 }
 
+/// What an error of a transaction says of a batch.
+fn failure(error: &KafkaError) -> Delivery {
+    match is_fenced(error) {
+        true => Delivery::Fenced,
+        false => later(in_words(error)),
+    }
+}
+
 fn later(why: String) -> Delivery {
     Delivery::Retry {
         after: None,
@@ -342,6 +497,8 @@ struct Progress {
     again: Option<String>,
     /// The producer is not to be used any more.
     is_over: bool,
+    /// A later process has the outlet.
+    is_fenced: bool,
 }
 
 impl Progress {

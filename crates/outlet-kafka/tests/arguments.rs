@@ -24,11 +24,18 @@ fn run(argument: &str, input: &[u8]) -> (bool, String) {
 fn what_is_no_definition_and_no_node_is_told() {
     for (argument, input, why) in [
         ("check", &b"{"[..], "of another version than this program"),
-        ("probe", b"{\"Outlet\":{}}", "of another version than this program"),
+        (
+            "probe",
+            b"{\"Outlet\":{}}",
+            "of another version than this program",
+        ),
         ("outlet-process", b"", "only a node starts this command"),
         ("serve", b"", "only heraldmq starts this program"),
     ] {
         let (is_fine, complained) = run(argument, input);
-        assert!(!is_fine && complained.contains(why), "{argument}: {complained}");
+        assert!(
+            !is_fine && complained.contains(why),
+            "{argument}: {complained}"
+        );
     }
 }

@@ -15,6 +15,10 @@ pub struct KafkaDefinition {
     pub topic: String,
     /// The key of a record, a template.
     pub key: String,
+    /// Whether each batch is a transaction.
+    pub exactly_once: bool,
+    /// The topic that says how far outlets with transactions are.
+    pub positions_topic: String,
     /// How batches are compressed: `none`, or a codec by the name that Kafka has for it.
     pub compression: String,
     /// Whether TLS is spoken.
@@ -69,6 +73,8 @@ impl KafkaDefinition {
             servers: config.servers.iter().cloned().collect(),
             topic: config.topic.clone()?,
             key: config.key.clone(),
+            exactly_once: config.exactly_once,
+            positions_topic: config.positions_topic.clone(),
             compression: compression.to_owned(),
             tls: config.tls,
             ca_file: config.ca_file.clone(),

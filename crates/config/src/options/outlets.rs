@@ -92,6 +92,10 @@ options! {
         live "topic" => topic: Option<String>;
         /// The key of a record: a template. Records of one key go to one partition, in their order.
         live "key" => key: String = "${topic}".to_owned();
+        /// Whether each batch is a transaction, so that a message is there once for readers of what is committed (`read_committed`).
+        live "exactlyOnce" => exactly_once: bool = false;
+        /// With transactions: the topic that says how far the outlets are. It is made if it is not there.
+        live "positionsTopic" => positions_topic: String = "heraldmq-positions".to_owned();
         /// How records are compressed.
         live "compression" => compression: KafkaCompression = KafkaCompression::None;
         /// Whether TLS is spoken.
