@@ -238,6 +238,27 @@ def test_kills_anywhere_lose_nothing_and_double_nothing_with_transactions(tmp_pa
         broker.close()
 
 
+def test_what_is_committed_and_was_not_acknowledged_is_left_out(tmp_path, server):
+    name = "left-out"
+    server.topic(name)
+    config = configured(to_kafka(server, name, exactlyOnce=True, batch={"lingerMs": 1000}))
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        process = running(broker, "log")["figures"]["process"]
+        publish(broker, numbered(20))
+        # The process has the messages, and nobody hears its acknowledgements.
+        broker.signal(signal.SIGSTOP)
+        until(lambda: len(server.texts(name)) == 20)
+        kill_if_there(process)
+        broker.kill()
+        broker.wait()
+    with Broker(config=config, data_dir=tmp_path / "data") as broker:
+        running(broker, "log")
+        publish(broker, numbered(5, 20))
+        drained(broker, "log")
+        assert server.texts(name) == numbered(25)
+        until(lambda: figures(broker, "log")["left_out"] == 20, what=lambda: row(broker, "log"))
+
+
 def test_an_older_process_is_fenced_and_what_it_had_is_there_once(server):
     name = "fenced"
     server.topic(name)

@@ -17,7 +17,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
 use rdkafka::producer::{BaseRecord, Producer as _};
 use rdkafka::{Offset, TopicPartitionList};
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::client::Producer;
 
@@ -43,11 +43,35 @@ pub(crate) struct Ledger {
 }
 
 /// What a record of the topic of positions says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Note {
-    incarnation: u64,
-    sequence: u64,
-    epoch: u64,
+    position: Position,
+    epoch: Epoch,
+}
+
+impl Note {
+    fn text(&self) -> String {
+        let Self { position, epoch } = self;
+        json!({
+            "incarnation": position.incarnation.0,
+            "sequence": position.sequence.0,
+            "epoch": epoch.0,
+        })
+        .to_string()
+    }
+
+    /// `None`: it is none.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(text).ok()?;
+        let number = |name: &str| value.get(name)?.as_u64();
+        Some(Self {
+            position: Position {
+                incarnation: Incarnation(number("incarnation")?),
+                sequence: Sequence(number("sequence")?),
+            },
+            epoch: Epoch(number("epoch")?),
+        })
+    }
 }
 
 impl Ledger {
@@ -95,11 +119,8 @@ impl Ledger {
         let read = reading.await.map_err(|error| failed(error.to_string()))?;
         let note = read.map_err(|why| failed(format!("topic {}: {why}", self.topic)))?;
         match note {
-            Some(note) if note.epoch > epoch.0 => Err(OpenError::Fenced),
-            note => Ok(note.map(|note| Position {
-                incarnation: Incarnation(note.incarnation),
-                sequence: Sequence(note.sequence),
-            })),
+            Some(note) if note.epoch > epoch => Err(OpenError::Fenced),
+            note => Ok(note.map(|note| note.position)),
         }
     }
 
@@ -113,13 +134,7 @@ impl Ledger {
         position: Position,
         epoch: Epoch,
     ) -> Result<(), KafkaError> {
-        let note = Note {
-            incarnation: position.incarnation.0,
-            sequence: position.sequence.0,
-            epoch: epoch.0,
-        };
-        let text = serde_json::to_string(&note);
-        let text = text.expect("three numbers can be written as JSON");
+        let text = Note { position, epoch }.text();
         let record = BaseRecord::with_opaque_to(&self.topic, NOTE)
             .partition(PARTITION)
             .key(&self.key)
@@ -214,11 +229,10 @@ impl Ledger {
             match committed.poll(SLICE) {
                 Some(Ok(message)) => {
                     if message.key() == Some(self.key.as_bytes()) {
-                        let text = message.payload().unwrap_or_default();
-                        let read = serde_json::from_slice(text);
-                        note = Some(read.map_err(|error| {
-                            format!("the record at {} is no position: {error}", message.offset())
-                        })?);
+                        let read = Note::parse(message.payload().unwrap_or_default());
+                        let at = message.offset();
+                        note =
+                            Some(read.ok_or_else(|| format!("the record at {at} is no position"))?);
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(note),
@@ -275,4 +289,46 @@ fn connection(settings: &ClientConfig) -> ClientConfig {
         }
     }
     connection
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let note = Note {
+            position: Position {
+                incarnation: Incarnation(u64::MAX),
+                sequence: Sequence(7),
+            },
+            epoch: Epoch(u64::MAX),
+        };
+        assert_eq!(Note::parse(note.text().as_bytes()), Some(note));
+        for wrong in [
+            "",
+            "{}",
+            "7",
+            "{\"incarnation\":1,\"sequence\":-1,\"epoch\":1}",
+        ] {
+            assert_eq!(Note::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reader_has_the_settings_of_the_connection_alone() {
+        let mut settings = ClientConfig::new();
+        settings
+            .set("bootstrap.servers", "k1:9092")
+            .set("sasl.password", "secret")
+            .set("acks", "all")
+            .set("transactional.id", "a");
+        let found = connection(&settings);
+        assert_eq!(found.get("sasl.password"), Some("secret"));
+        assert_eq!(found.get("bootstrap.servers"), Some("k1:9092"));
+        assert_eq!(
+            (found.get("acks"), found.get("transactional.id")),
+            (None, None)
+        );
+    }
 }

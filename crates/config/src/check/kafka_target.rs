@@ -28,9 +28,7 @@ pub(super) fn problem(target: &KafkaTargetConfig) -> Option<String> {
 
 /// Whether it is `HOST:PORT`, of a name, an IPv4 address, or an IPv6 address in brackets.
 fn is_server(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return false;
-    };
+    let (host, port) = text.rsplit_once(':').unwrap_or_default();
     let is_host = match host.strip_prefix('[') {
         Some(rest) => rest
             .strip_suffix(']')

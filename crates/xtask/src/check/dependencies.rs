@@ -186,6 +186,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "postgres-client",
         ],
     ),
+    ("outlet-kafka", &["outlet", "outlets"]),
     (
         "loadtest",
         &[
