@@ -227,17 +227,15 @@ impl Ledger {
         let mut note = None;
         loop {
             match committed.poll(SLICE) {
-                Some(Ok(message)) => {
-                    if message.key() == Some(self.key.as_bytes()) {
-                        let read = Note::parse(message.payload().unwrap_or_default());
-                        let at = message.offset();
-                        note =
-                            Some(read.ok_or_else(|| format!("the record at {at} is no position"))?);
-                    }
+                Some(Ok(message)) if message.key() == Some(self.key.as_bytes()) => {
+                    let read = Note::parse(message.payload().unwrap_or_default());
+                    let at = message.offset();
+                    note = Some(read.ok_or_else(|| format!("the record at {at} is no position"))?);
                 }
+                // That of another outlet.
+                Some(Ok(_)) | None => {}
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(note),
                 Some(Err(error)) => return Err(error.to_string()),
-                None => {}
             }
             in_time("it cannot be read")?;
         }
