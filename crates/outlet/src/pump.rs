@@ -111,10 +111,8 @@ pub enum Delivery {
     /// It does not take some of them, and never will. It has the others: only for targets that keep no position, as a position beyond a
     /// message that was refused says that the target has that.
     Except {
-        /// Their places, ascending, at least one.
-        refused: Vec<usize>,
-        /// For the dead letters.
-        why: Arc<str>,
+        /// Their places, ascending, at least one, and why, for the dead letter of each.
+        refused: Vec<(usize, Arc<str>)>,
     },
     /// It has some of them, and may take the others later: only for targets that keep no position, as for [`Delivery::Except`].
     Part {
@@ -238,8 +236,8 @@ enum Phase {
 /// The entries at the front that become dead letters, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Letters {
-    left: usize,
-    why: Arc<str>,
+    /// Why, of each in its turn.
+    reasons: VecDeque<Arc<str>>,
     attempts: Attempt,
     /// Of the letter that is under way.
     attempt: Attempt,
@@ -522,7 +520,7 @@ impl Pump {
                 self.proceed(now);
             }
             Delivery::Refused { which, why } => self.handle_refusal(which, why, attempt, now),
-            Delivery::Except { refused, why } => self.handle_refusals(&refused, why, attempt, now),
+            Delivery::Except { refused } => self.handle_refusals(refused, attempt, now),
             Delivery::Part { done, after, why } => {
                 assert!(
                     done.len() < self.sent,
@@ -596,18 +594,21 @@ impl Pump {
 
     fn handle_refusals(
         &mut self,
-        refused: &[usize],
-        why: Arc<str>,
+        refused: Vec<(usize, Arc<str>)>,
         attempt: Attempt,
         now: Milliseconds,
     ) {
         assert!(
-            !refused.is_empty() && refused.iter().all(|place| *place < self.sent),
+            !refused.is_empty() && refused.iter().all(|(place, _)| *place < self.sent),
             "a target refuses a message that it was not given"
         );
         let delivered = self.sent - refused.len();
-        self.finish_among(delivered, |place| refused.binary_search(&place).is_err());
-        self.refuse(self.sent, why, attempt, now);
+        self.finish_among(delivered, |place| {
+            let found = refused.binary_search_by_key(&place, |(place, _)| *place);
+            found.is_err()
+        });
+        let reasons = refused.into_iter().map(|(_, why)| why);
+        self.refuse_each(reasons.collect(), attempt, now);
     }
 
     /// The target has those messages of the batch, so many, whose places are said to be among them.
@@ -627,7 +628,7 @@ impl Pump {
     /// # Panics
     /// None was under way.
     pub fn handle_letter(&mut self, outcome: LetterOutcome, now: Milliseconds) {
-        let Phase::Letting(letters) = self.phase.clone() else {
+        let Phase::Letting(mut letters) = std::mem::replace(&mut self.phase, Phase::Idle) else {
             unreachable!("a dead letter that was not published is answered");
         };
         match outcome {
@@ -642,16 +643,14 @@ impl Pump {
         self.figures.dead += 1;
         self.sent -= 1;
         self.mark_finished(1);
-        match letters.left {
-            1 => {
-                self.phase = Phase::Idle;
-                self.proceed(now);
-            }
-            left => self.letter(Letters {
-                left: left - 1,
+        letters.reasons.pop_front();
+        if letters.reasons.is_empty() {
+            self.proceed(now);
+        } else {
+            self.letter(Letters {
                 attempt: Attempt::FIRST,
                 ..letters
-            }),
+            });
         }
     }
 
@@ -733,8 +732,16 @@ impl Pump {
     }
 
     /// These messages at the front are refused.
+    /// So many at the front are refused, for the same reason.
     fn refuse(&mut self, count: usize, why: Arc<str>, attempts: Attempt, now: Milliseconds) {
-        self.last_error = Some(Arc::clone(&why));
+        let reasons = std::iter::repeat_n(why, count);
+        self.refuse_each(reasons.collect(), attempts, now);
+    }
+
+    /// Those at the front are refused, each for its reason.
+    fn refuse_each(&mut self, reasons: VecDeque<Arc<str>>, attempts: Attempt, now: Milliseconds) {
+        self.last_error = reasons.back().map(Arc::clone);
+        let count = reasons.len();
         if !self.options.has_dead_letters {
             self.figures.refused += count;
             self.sent -= count;
@@ -744,8 +751,7 @@ impl Pump {
             return;
         }
         self.letter(Letters {
-            left: count,
-            why,
+            reasons,
             attempts,
             attempt: Attempt::FIRST,
         });
@@ -757,9 +763,12 @@ impl Pump {
             .next()
             .map(|entry| Arc::clone(&entry.item));
         let item = item.expect("a dead letter has a message, which is not finished");
+        let why = letters.reasons.front();
         self.actions.push_back(Action::Letter {
             item,
-            why: Arc::clone(&letters.why),
+            why: why
+                .map(Arc::clone)
+                .expect("each dead letter has its reason"),
             attempts: letters.attempts,
         });
         self.phase = Phase::Letting(letters);

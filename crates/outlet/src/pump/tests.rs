@@ -218,14 +218,8 @@ fn states_follow_the_table() {
             Input::Retry => pump.handle_delivery(retry(), now),
             Input::Refused => pump.handle_delivery(refused(Refusal::At(0)), now),
             Input::Except => {
-                let refused = vec![0];
-                pump.handle_delivery(
-                    Delivery::Except {
-                        refused,
-                        why: why(),
-                    },
-                    now,
-                );
+                let refused = vec![(0, why())];
+                pump.handle_delivery(Delivery::Except { refused }, now);
             }
             Input::Part => pump.handle_delivery(part(&[]), now),
             Input::Fence => pump.handle_delivery(Delivery::Fenced, now),
@@ -298,17 +292,23 @@ fn refused_messages_among_others_become_dead_letters_one_by_one() {
         pump.handle_item(item(sequence), now);
     }
     assert_eq!(actions(&mut pump), ["open", "deliver 1,2,3"]);
-    let refused = vec![0, 2];
-    pump.handle_delivery(
-        Delivery::Except {
-            refused,
-            why: why(),
-        },
-        now,
-    );
-    assert_eq!(actions(&mut pump), ["letter 1"]);
+    let refused = vec![(0, "large".into()), (2, "no".into())];
+    pump.handle_delivery(Delivery::Except { refused }, now);
+    let reason = |pump: &mut Pump| match pump.poll_action() {
+        Some(Action::Letter { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(&*reason(&mut pump), "large");
+    pump.handle_letter(LetterOutcome::Failed("later".into()), now);
+    let until = pump.poll_deadline().unwrap();
+    pump.handle_deadline(until);
+    assert_eq!(&*reason(&mut pump), "large");
     pump.handle_letter(LetterOutcome::Stored, now);
-    assert_eq!(actions(&mut pump), ["ack 2", "letter 3"]);
+    assert_eq!(actions(&mut pump)[0], "ack 2");
+    pump.handle_letter(LetterOutcome::Failed("later".into()), now);
+    let until = pump.poll_deadline().unwrap();
+    pump.handle_deadline(until);
+    assert_eq!(&*reason(&mut pump), "no");
     pump.handle_letter(LetterOutcome::Stored, now);
     assert_eq!(actions(&mut pump), ["ack 1"]);
     let figures = pump.figures();
@@ -699,11 +699,8 @@ impl World {
                         self.at_target.extend(taken.map(|item| sequence(item)));
                         let places = batch.iter().enumerate();
                         let refused = places.filter(|(_, item)| is_poison(item));
-                        let refused = refused.map(|(place, _)| place).collect();
-                        Delivery::Except {
-                            refused,
-                            why: why(),
-                        }
+                        let refused = refused.map(|(place, _)| (place, why())).collect();
+                        Delivery::Except { refused }
                     }
                     (Some(place), _) => {
                         self.at_target.extend(sequences(&batch[..place]));

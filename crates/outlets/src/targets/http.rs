@@ -238,8 +238,8 @@ impl HttpTarget {
 #[derive(Debug, Default)]
 struct Progress {
     done: Vec<usize>,
-    refused: Vec<usize>,
-    refusal: Option<Arc<str>>,
+    /// With the reason of each.
+    refused: Vec<(usize, Arc<str>)>,
     /// Something is to be tried again: after how long at least, and why.
     again: Option<(Option<Milliseconds>, Arc<str>)>,
 }
@@ -248,10 +248,7 @@ impl Progress {
     fn handle(&mut self, place: usize, delivery: Delivery) {
         match delivery {
             Delivery::All => self.done.push(place),
-            Delivery::Refused { why, .. } => {
-                self.refused.push(place);
-                self.refusal = Some(why);
-            }
+            Delivery::Refused { why, .. } => self.refused.push((place, why)),
             Delivery::Retry { after, why } => {
                 let longest = self.again.take().and_then(|(after, _)| after);
                 self.again = Some((after.max(longest), why));
@@ -265,18 +262,17 @@ impl Progress {
     /// What the pump is told. A message that was refused beside one that is tried again is tried again, too.
     fn delivery(mut self) -> Delivery {
         self.done.sort_unstable();
-        self.refused.sort_unstable();
-        match (self.again, self.refusal) {
+        self.refused.sort_unstable_by_key(|(place, _)| *place);
+        match (self.again, self.refused.is_empty()) {
             (Some((after, why)), _) => Delivery::Part {
                 done: self.done,
                 after,
                 why,
             },
-            (None, Some(why)) => Delivery::Except {
+            (None, false) => Delivery::Except {
                 refused: self.refused,
-                why,
             },
-            (None, None) => Delivery::All,
+            (None, true) => Delivery::All,
         }
     }
 }
@@ -371,15 +367,15 @@ mod tests {
             why: Arc::clone(&why),
         };
         let no = || refused(Arc::clone(&why));
+        let large = refused("large".into());
         assert_eq!(
             of(vec![(1, Delivery::All), (0, Delivery::All)]),
             Delivery::All
         );
         assert_eq!(
-            of(vec![(2, no()), (1, Delivery::All), (0, no())]),
+            of(vec![(2, no()), (1, Delivery::All), (0, large)]),
             Delivery::Except {
-                refused: vec![0, 2],
-                why: Arc::clone(&why),
+                refused: vec![(0, "large".into()), (2, Arc::clone(&why))],
             }
         );
         let after = Some(Milliseconds(7));

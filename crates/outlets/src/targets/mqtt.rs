@@ -22,6 +22,9 @@ use crate::path::{PATH, extended, mark};
 use crate::remote::{Opening, Remote};
 use crate::report::Count;
 
+/// Bytes of a Reason String that are kept.
+const LONGEST_REASON: usize = 300;
+
 #[derive(Debug)]
 pub(crate) struct MqttTarget {
     definition: MqttDefinition,
@@ -43,8 +46,8 @@ struct Progress {
     next: usize,
     /// Messages that are finished.
     finished: usize,
-    refused: Vec<usize>,
-    why: Option<Arc<str>>,
+    /// With the reason of each.
+    refused: Vec<(usize, Arc<str>)>,
     /// The broker takes nothing for the moment.
     busy: Option<String>,
 }
@@ -155,7 +158,6 @@ impl MqttTarget {
             next: 0,
             finished: 0,
             refused: Vec::new(),
-            why: None,
             busy: None,
         };
         let limits = link.client().server_limits();
@@ -178,15 +180,12 @@ impl MqttTarget {
         if let Some(busy) = progress.busy {
             return retry(busy);
         }
-        match progress.why {
-            None => Delivery::All,
-            Some(why) => {
-                progress.refused.sort_unstable();
-                Delivery::Except {
-                    refused: progress.refused,
-                    why,
-                }
-            }
+        if progress.refused.is_empty() {
+            return Delivery::All;
+        }
+        progress.refused.sort_unstable_by_key(|(place, _)| *place);
+        Delivery::Except {
+            refused: progress.refused,
         }
     }
 
@@ -270,8 +269,7 @@ impl MqttTarget {
 
 impl Progress {
     fn refuse(&mut self, index: usize, why: String) {
-        self.refused.push(index);
-        self.why = Some(why.into());
+        self.refused.push((index, why.into()));
         self.finished += 1;
     }
 
@@ -281,7 +279,11 @@ impl Progress {
             return;
         }
         let why = match said {
-            Some(said) => format!("the broker answers {reason:?}: {said}"),
+            Some(said) => {
+                // The other broker chooses it, and a batch has many.
+                let said = &said[..said.floor_char_boundary(LONGEST_REASON)];
+                format!("the broker answers {reason:?}: {said}")
+            }
             None => format!("the broker answers {reason:?}"),
         };
         match reason {

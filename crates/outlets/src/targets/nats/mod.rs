@@ -39,9 +39,6 @@ use crate::definition::NatsDefinition;
 /// Messages that are not acknowledged yet, at most.
 const OPEN: usize = 1_000;
 
-/// Reasons that the dead letters of a batch name at most.
-const MOST_REASONS: usize = 4;
-
 /// Silence after which the server is asked whether it is there. After three such questions without an answer the connection is over.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -334,25 +331,21 @@ impl NatsTarget {
 #[derive(Debug, Default)]
 struct Progress {
     done: Vec<usize>,
-    refused: Vec<usize>,
-    /// Why, without repetition.
-    refusals: Vec<String>,
+    /// With the reason of each.
+    refused: Vec<(usize, Arc<str>)>,
     /// Why at least one message is to be tried again.
     again: Option<String>,
 }
 
 impl Progress {
     fn refuse(&mut self, place: usize, why: String) {
-        self.refused.push(place);
-        if self.refusals.len() < MOST_REASONS && !self.refusals.contains(&why) {
-            self.refusals.push(why);
-        }
+        self.refused.push((place, why.into()));
     }
 
     /// What the pump is told. A message that was refused beside one that is tried again is tried again, too.
     fn delivery(mut self) -> Delivery {
         self.done.sort_unstable();
-        self.refused.sort_unstable();
+        self.refused.sort_unstable_by_key(|(place, _)| *place);
         match (self.again, self.refused.is_empty()) {
             (Some(why), _) => Delivery::Part {
                 done: self.done,
@@ -361,8 +354,6 @@ impl Progress {
             },
             (None, false) => Delivery::Except {
                 refused: self.refused,
-                // The dead letters of a batch have one text.
-                why: self.refusals.join("; or ").into(),
             },
             (None, true) => Delivery::All,
         }
@@ -441,8 +432,7 @@ mod tests {
         };
         assert_eq!(of(&[0, 1], &[], None), Delivery::All);
         let except = Delivery::Except {
-            refused: vec![0, 2, 3],
-            why: "large; or no".into(),
+            refused: vec![(0, "no".into()), (2, "large".into()), (3, "no".into())],
         };
         assert_eq!(of(&[1], &[2, 0, 3], None), except);
         let part = Delivery::Part {
