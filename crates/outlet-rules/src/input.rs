@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 /// How deep the objects and arrays of a payload may be nested to be JSON for rules. A deeper payload is text.
 pub const DEEPEST: usize = 128;
 
-/// A message as a JSON object: `topic`, `topic_levels`, `qos`, `retain`, `time` (Unix time in ms), `position` if it has one, `properties` (pairs), and
-/// its payload: as `json` if it is JSON, as `text` if it is UTF-8, else as `base64`.
+/// A message as a JSON object: `topic`, `topic_levels`, `qos`, `retain`, `time` (Unix time in ms), `position` if it has one, `properties` (pairs),
+/// `content_type`, `response_topic` and `correlation` (Base64) if it has them, and its payload: as `json` if it is JSON, as `text` if it is UTF-8, else as `base64`.
 pub(crate) fn of(item: &Item) -> Val {
     let mut map = Map::default();
     let mut put = |key: &'static str, value: Val| {
@@ -28,6 +28,16 @@ pub(crate) fn of(item: &Item) -> Val {
     let properties = item.properties.iter();
     let pairs = properties.map(|(name, value)| Val::from_iter([text(name), text(value)]));
     put("properties", pairs.collect());
+    let standard = &item.standard;
+    if let Some(content_type) = &standard.content_type {
+        put("content_type", text(content_type));
+    }
+    if let Some(response_topic) = &standard.response_topic {
+        put("response_topic", text(response_topic));
+    }
+    if let Some(correlation) = standard.correlation() {
+        put("correlation", Val::from(correlation));
+    }
     match std::str::from_utf8(&item.payload) {
         Ok(payload) => match json(payload) {
             Some(json) => put("json", json),

@@ -1,7 +1,7 @@
 //! What rules say of messages, and what is no rule.
 
 use bytes::Bytes;
-use outlet::{Incarnation, Item, Milliseconds, Position, Sequence};
+use outlet::{Incarnation, Item, Milliseconds, Position, Sequence, StandardProperties};
 
 use super::*;
 
@@ -17,6 +17,11 @@ fn item(payload: &'static [u8]) -> Item {
         retain: false,
         received: Milliseconds(1_700_000_000_123),
         properties: vec![("unit".into(), "K".into())],
+        standard: StandardProperties {
+            content_type: Some("text/x".into()),
+            correlation_data: Some(Bytes::from_static(b"\xff\x00")),
+            ..StandardProperties::default()
+        },
     }
 }
 

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
+use crate::properties::StandardProperties;
+
 /// Unix time, or a span of time, in ms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Milliseconds(pub u64);
@@ -120,6 +122,8 @@ pub struct Item {
     pub received: Milliseconds,
     /// Its User Properties (MQTT 5.0 §3.3.2.3.7), in their order.
     pub properties: Vec<(Box<str>, Box<str>)>,
+    /// Its other properties.
+    pub standard: StandardProperties,
 }
 
 impl Item {
@@ -128,7 +132,11 @@ impl Item {
     pub fn bytes(&self) -> usize {
         let properties = self.properties.iter();
         let properties = properties.map(|(name, value)| name.len() + value.len() + 32);
-        size_of::<Self>() + self.topic.len() + self.payload.len() + properties.sum::<usize>()
+        size_of::<Self>()
+            + self.topic.len()
+            + self.payload.len()
+            + properties.sum::<usize>()
+            + self.standard.bytes()
     }
 }
 

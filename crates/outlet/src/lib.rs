@@ -22,6 +22,7 @@
 mod backoff;
 mod inlet;
 mod item;
+mod properties;
 mod pump;
 mod template;
 
@@ -33,6 +34,7 @@ pub use inlet::{
 pub use item::{
     Attempt, Incarnation, Item, Milliseconds, ParsePositionError, Position, Sequence, Total,
 };
+pub use properties::StandardProperties;
 pub use pump::{
     Action, BatchLimits, Delivery, Figures, LetterOutcome, OpenError, Options, Pump, Refusal, State,
 };

@@ -6,6 +6,7 @@
 //! | `${payload}` | the payload, which must be UTF-8 |
 //! | `${payload./a/b}` | a value in a payload of JSON, by its JSON pointer (RFC 6901): a string as it is, else as JSON |
 //! | `${property.NAME}` | the first User Property of that name |
+//! | `${contentType}`, `${responseTopic}`, `${correlation}` | the Content Type; the Response Topic; the Correlation Data in Base64 |
 //! | `${qos}`, `${retain}`, `${time}`, `${position}` | 0 to 2; `true` or `false`; Unix time in ms at which the outlet got it; where it stands in the queue |
 //! | `${…:-TEXT}` | TEXT if the message does not have the piece |
 //! | `$$` | a dollar sign |
@@ -40,6 +41,9 @@ enum Piece {
     Payload,
     Pointer(Box<str>),
     Property(Box<str>),
+    ContentType,
+    ResponseTopic,
+    Correlation,
     Qos,
     Retain,
     Time,
@@ -64,7 +68,7 @@ impl fmt::Display for ParseTemplateError {
             Self::Open(rest) => write!(f, "${{{rest} has no }}"),
             Self::Unknown(piece) => write!(
                 f,
-                "a message has no {piece}: topic, topic[n], topic[n..], payload, payload./json/pointer, property.NAME, qos, retain, time or position"
+                "a message has no {piece}: topic, topic[n], topic[n..], payload, payload./json/pointer, property.NAME, contentType, responseTopic, correlation, qos, retain, time or position"
             ),
         }
     }
@@ -174,6 +178,9 @@ fn piece(name: &str) -> Option<Piece> {
     let piece = match name {
         "topic" => Piece::Topic,
         "payload" => Piece::Payload,
+        "contentType" => Piece::ContentType,
+        "responseTopic" => Piece::ResponseTopic,
+        "correlation" => Piece::Correlation,
         "qos" => Piece::Qos,
         "retain" => Piece::Retain,
         "time" => Piece::Time,
@@ -209,6 +216,9 @@ impl fmt::Display for Piece {
             Self::Payload => f.write_str("payload of UTF-8"),
             Self::Pointer(pointer) => write!(f, "payload.{pointer}"),
             Self::Property(name) => write!(f, "property.{name}"),
+            Self::ContentType => f.write_str("contentType"),
+            Self::ResponseTopic => f.write_str("responseTopic"),
+            Self::Correlation => f.write_str("correlation"),
             Self::Qos => f.write_str("qos"),
             Self::Retain => f.write_str("retain"),
             Self::Time => f.write_str("time"),
@@ -251,6 +261,9 @@ fn value<'a>(
             let found = properties.find(|(found, _)| found == name);
             found.map(|(_, value)| Cow::Borrowed(&**value))
         }
+        Piece::ContentType => item.standard.content_type.as_deref().map(Cow::Borrowed),
+        Piece::ResponseTopic => item.standard.response_topic.as_deref().map(Cow::Borrowed),
+        Piece::Correlation => item.standard.correlation().map(Cow::Owned),
         Piece::Qos => shown(&item.qos),
         Piece::Retain => shown(&item.retain),
         Piece::Time => shown(&item.received.0),
@@ -266,6 +279,7 @@ mod tests {
 
     use super::*;
     use crate::item::{Incarnation, Milliseconds, Position, Sequence};
+    use crate::properties::StandardProperties;
 
     fn item(payload: &'static [u8]) -> Item {
         Item {
@@ -279,6 +293,11 @@ mod tests {
             retain: false,
             received: Milliseconds(1_800_000_000_000),
             properties: vec![("unit".into(), "°C".into()), ("unit".into(), "K".into())],
+            standard: StandardProperties {
+                content_type: Some("text/plain".into()),
+                correlation_data: Some(Bytes::from_static(b"\xff\x00")),
+                ..StandardProperties::default()
+            },
         }
     }
 
@@ -311,6 +330,10 @@ mod tests {
             ("${payload./values}", r#"{"on":true,"temp":41.5}"#),
             ("${property.unit}", "°C"),
             (
+                "${contentType} ${correlation} ${responseTopic:-none}",
+                "text/plain /wA= none",
+            ),
+            (
                 "${qos} ${retain} ${time} ${position}",
                 "1 false 1800000000000 3.14",
             ),
@@ -330,6 +353,7 @@ mod tests {
             ("${payload}", b"\xff", "the message has no payload of UTF-8"),
             ("${payload./a}", b"no json", "the message has no payload./a"),
             ("${payload./a}", b"{}", "the message has no payload./a"),
+            ("${responseTopic}", b"", "the message has no responseTopic"),
             (
                 "${property.other}",
                 b"",

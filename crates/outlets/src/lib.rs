@@ -24,6 +24,7 @@ mod link;
 mod path;
 mod process;
 mod program;
+mod properties;
 mod record;
 mod remote;
 mod report;

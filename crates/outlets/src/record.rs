@@ -47,7 +47,7 @@ impl Record {
 }
 
 /// A message as a JSON object: `topic`, `qos`, `retain`, `time` (Unix time in ms), `position` if it has one, `properties` (pairs) if
-/// there are some, and its payload: as `json` if it is JSON, as `text` if it is UTF-8, else as `base64`.
+/// there are some, `contentType`, `responseTopic` and `correlation` (Base64) if it has them, and its payload: as `json` if it is JSON, as `text` if it is UTF-8, else as `base64`.
 struct Object<'a>(&'a Item);
 
 impl Serialize for Object<'_> {
@@ -63,6 +63,16 @@ impl Serialize for Object<'_> {
         }
         if !item.properties.is_empty() {
             map.serialize_entry("properties", &item.properties)?;
+        }
+        let standard = &item.standard;
+        if let Some(content_type) = &standard.content_type {
+            map.serialize_entry("contentType", content_type)?;
+        }
+        if let Some(response_topic) = &standard.response_topic {
+            map.serialize_entry("responseTopic", response_topic)?;
+        }
+        if let Some(correlation) = standard.correlation() {
+            map.serialize_entry("correlation", &correlation)?;
         }
         match std::str::from_utf8(&item.payload) {
             Ok(text) => match one_line_of_json(text) {
@@ -85,7 +95,7 @@ fn one_line_of_json(text: &str) -> Option<&RawValue> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use outlet::Milliseconds;
+    use outlet::{Milliseconds, StandardProperties};
 
     use super::*;
 
@@ -98,6 +108,7 @@ mod tests {
             retain: true,
             received: Milliseconds(5),
             properties: Vec::new(),
+            standard: StandardProperties::default(),
         };
         let mut out = b"before ".to_vec();
         Record::Object.write(&item, &mut out).unwrap();

@@ -144,7 +144,7 @@ fn limit(definition: &Definition) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use outlet::{Incarnation, Milliseconds, Sequence};
+    use outlet::{Incarnation, Milliseconds, Sequence, StandardProperties};
 
     use super::*;
     use crate::rule_texts::RuleTexts;
@@ -162,6 +162,7 @@ mod tests {
             retain: false,
             received: Milliseconds(0),
             properties: Vec::new(),
+            standard: StandardProperties::default(),
         })
     }
 

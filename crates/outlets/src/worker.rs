@@ -31,6 +31,7 @@ use crate::definition::Definition;
 use crate::epoch::{EPOCH, Epoch, POSITION};
 use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};
 use crate::link::Link;
+use crate::properties::standard;
 use crate::report::{Count, Doing, Report, Size, Told, UnixMs};
 use crate::rules::{Gate, Next};
 use crate::target::Target;
@@ -281,6 +282,7 @@ impl Worker {
         if let Some(position) = &position {
             pairs.push((POSITION, position));
         }
+        let standard = &item.standard;
         let mut buffer = Vec::new();
         let published = UserProperties::encode_from(&pairs, &mut buffer)
             .map_err(|error| error.to_string())
@@ -292,6 +294,12 @@ impl Worker {
                     topic,
                     packet_id: None,
                     properties: PublishProperties {
+                        payload_format_indicator: standard.is_utf8,
+                        // A dead letter waits for somebody to look at it, so it does not expire.
+                        message_expiry_interval: None,
+                        content_type: standard.content_type.as_deref(),
+                        response_topic: standard.response_topic.as_deref(),
+                        correlation_data: standard.correlation_data.as_deref(),
                         user_properties,
                         ..PublishProperties::default()
                     },
@@ -362,6 +370,7 @@ impl Worker {
                 Verdict::Unchanged => self.pump.handle_item(*item, now()),
                 Verdict::Changed(payload) => {
                     item.payload = payload;
+                    item.standard = item.standard.without_payload();
                     self.pump.handle_item(*item, now());
                 }
                 Verdict::Filtered => self.pump.handle_filtered(*item, now()),
@@ -559,14 +568,16 @@ fn hear(event: Event<'_, ()>) -> Option<Heard> {
                     properties.push((name.into(), value.into()));
                 }
             }
+            let received = now();
             let item = Item {
                 position,
                 topic: publish.topic.into(),
                 payload: Bytes::copy_from_slice(publish.payload),
                 qos: publish.qos.as_u8(),
                 retain: publish.retain,
-                received: now(),
+                received,
                 properties,
+                standard: standard(&publish.properties, received),
             };
             Some(Heard::Message(Box::new(item), incoming.answer))
         }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::item::{Incarnation, Sequence};
+use crate::properties::StandardProperties;
 
 const OPTIONS: Options = Options {
     batch: BatchLimits {
@@ -28,6 +29,7 @@ fn item(sequence: u64) -> Item {
         retain: false,
         received: Milliseconds(0),
         properties: Vec::new(),
+        standard: StandardProperties::default(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! A message on its way from the other broker to the node.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use mqtt_proto::{
     Publish, PublishProperties, QoS, SubscriptionFilter, UserProperties, filter_matches,
@@ -12,6 +11,7 @@ use outlet::{InletDrop, Item, Template};
 use crate::epoch::POSITION;
 use crate::lines::now;
 use crate::path::{PATH, extended, mark};
+use crate::properties::standard;
 
 /// The first levels of the node's own topics.
 const OWN_TOPICS: [&str; 2] = ["$SYS", "$hmq"];
@@ -24,13 +24,6 @@ pub(super) struct Message {
     qos: QoS,
     retain: bool,
     path: String,
-    is_utf8: Option<bool>,
-    /// Seconds from its arrival on.
-    expiry: Option<u32>,
-    arrival: Instant,
-    response_topic: Option<Box<str>>,
-    correlation_data: Option<Box<[u8]>>,
-    content_type: Option<Box<str>>,
 }
 
 /// What becomes of messages, by the definition of the inlet.
@@ -109,16 +102,18 @@ impl Rules {
         let kept = |name: &str| ![PATH, POSITION].contains(&name);
         let pairs = properties.user_properties.iter();
         let pairs = pairs.filter(|(name, _)| kept(name));
+        let received = now();
         let item = Item {
             position: None,
             topic: publish.topic.into(),
             payload: bytes::Bytes::copy_from_slice(publish.payload),
             qos: publish.qos.as_u8(),
             retain: publish.retain,
-            received: now(),
+            received,
             properties: pairs
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
+            standard: standard(properties, received),
         };
         let topic = self.topic.render(&item);
         let topic = topic.map_err(|error| refused(format!("{}: {error}", publish.topic)))?;
@@ -134,12 +129,6 @@ impl Rules {
             qos: publish.qos.min(QoS::AtLeastOnce),
             retain: publish.retain && self.retain,
             path,
-            is_utf8: properties.payload_format_indicator,
-            expiry: properties.message_expiry_interval,
-            arrival: Instant::now(),
-            response_topic: properties.response_topic.map(Into::into),
-            correlation_data: properties.correlation_data.map(Into::into),
-            content_type: properties.content_type.map(Into::into),
             topic,
             item,
         };
@@ -154,15 +143,7 @@ impl Message {
     }
 
     fn bytes(&self) -> usize {
-        let texts = [&self.response_topic, &self.content_type];
-        let texts = texts.into_iter().flatten().map(|text| text.len());
-        let data = self.correlation_data.as_ref().map_or(0, |data| data.len());
-        self.item.bytes()
-            + self.topic.len()
-            + self.path.len()
-            + data
-            + texts.sum::<usize>()
-            + size_of::<Self>()
+        self.item.bytes() + self.topic.len() + self.path.len() + size_of::<Self>()
     }
 
     /// Gives the packet to `publish`. `maximum_qos` and `retain_available`: what the node takes.
@@ -179,7 +160,7 @@ impl Message {
         let pairs: Vec<(&str, &str)> = pairs.chain([(PATH, self.path.as_str())]).collect();
         let mut buffer = Vec::new();
         let user_properties = UserProperties::encode_from(&pairs, &mut buffer);
-        let waited = u32::try_from(self.arrival.elapsed().as_secs()).unwrap_or(u32::MAX);
+        let standard = &self.item.standard;
         publish(Publish {
             dup: false,
             qos: self.qos.min(maximum_qos),
@@ -187,14 +168,12 @@ impl Message {
             topic: &self.topic,
             packet_id: None,
             properties: PublishProperties {
-                payload_format_indicator: self.is_utf8,
+                payload_format_indicator: standard.is_utf8,
                 // [MQTT-3.3.2-6] less the time that it has waited; the node ends it in its next second.
-                message_expiry_interval: self
-                    .expiry
-                    .map(|expiry| expiry.saturating_sub(waited).max(1)),
-                response_topic: self.response_topic.as_deref(),
-                correlation_data: self.correlation_data.as_deref(),
-                content_type: self.content_type.as_deref(),
+                message_expiry_interval: standard.expiry_interval_s(now()),
+                response_topic: standard.response_topic.as_deref(),
+                correlation_data: standard.correlation_data.as_deref(),
+                content_type: standard.content_type.as_deref(),
                 user_properties: user_properties.map_err(|error| error.to_string())?,
                 ..PublishProperties::default()
             },

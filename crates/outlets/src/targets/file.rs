@@ -202,7 +202,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use outlet::{Incarnation, Milliseconds, Sequence};
+    use outlet::{Incarnation, Milliseconds, Sequence, StandardProperties};
 
     use super::*;
 
@@ -218,6 +218,7 @@ mod tests {
             retain: false,
             received: Milliseconds(0),
             properties: Vec::new(),
+            standard: StandardProperties::default(),
         })
     }
 

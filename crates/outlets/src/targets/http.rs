@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http_body_util::Full;
 use http_client::{HttpClient, read_headers, retry_after};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use outlet::{Delivery, Item, Milliseconds, OpenError, Position, Refusal, Template};
 use tokio::time::Instant;
@@ -24,6 +24,13 @@ use crate::secret::read_secret;
 
 /// Bytes of the longest answer. A longer one counts as none, and its request is sent again: more than anybody says of a request.
 const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
+
+/// Bytes of the headers that say something of a message, at most: many servers take no more than 16 KiB of headers, and some end
+/// the connection then, which does not say that another attempt is in vain.
+const LONGEST_HEADERS: usize = 12 * 1024;
+
+/// Bytes of the longest content type that goes along: two names of 127 bytes (RFC 6838 §4.2), and parameters.
+const LONGEST_CONTENT_TYPE: usize = 1_024;
 
 /// Characters of an answer that errors quote.
 const QUOTED: usize = 200;
@@ -45,6 +52,8 @@ struct Body {
     bytes: Vec<u8>,
     count: usize,
     refused: Option<Arc<str>>,
+    /// What is said of the message whose payload the body is.
+    headers: HeaderMap,
 }
 
 impl HttpTarget {
@@ -132,11 +141,7 @@ impl HttpTarget {
         let body = self.body(batch);
         let sent = match body.count {
             0 => Delivery::All,
-            count => {
-                let first = batch.first().map(|item| &**item);
-                self.send(body.bytes, first.filter(|_| self.record.is_none()), count)
-                    .await
-            }
+            count => self.send(body.bytes, body.headers, count).await,
         };
         match (sent, body.refused) {
             (Delivery::All, Some(why)) => Delivery::Refused {
@@ -153,6 +158,7 @@ impl HttpTarget {
             bytes: Vec::new(),
             count: 0,
             refused: None,
+            headers: HeaderMap::new(),
         };
         for item in batch {
             let start = body.bytes.len();
@@ -161,10 +167,10 @@ impl HttpTarget {
             }
             let written = match &self.record {
                 Some(record) => record.write(item, &mut body.bytes),
-                None => {
+                None => said(item).map(|headers| {
                     body.bytes.extend_from_slice(&item.payload);
-                    Ok(())
-                }
+                    body.headers = headers;
+                }),
             };
             if let Err(why) = written {
                 body.bytes.truncate(start);
@@ -182,8 +188,8 @@ impl HttpTarget {
         body
     }
 
-    /// `of`: the message whose payload the body is.
-    async fn send(&self, body: Vec<u8>, of: Option<&Item>, count: usize) -> Delivery {
+    /// `said`: what is said of the message whose payload the body is.
+    async fn send(&self, body: Vec<u8>, said: HeaderMap, count: usize) -> Delivery {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.method_mut() = match self.definition.is_put {
             true => Method::PUT,
@@ -192,26 +198,27 @@ impl HttpTarget {
         let headers = request.headers_mut();
         headers.clone_from(&self.headers);
         let content_type = match self.definition.body {
-            BodyForm::Raw if of.is_some() => "application/octet-stream",
+            BodyForm::Raw if self.record.is_none() => "application/octet-stream",
             BodyForm::Raw => "text/plain; charset=utf-8",
             BodyForm::Array => "application/json",
             BodyForm::Lines => "application/x-ndjson",
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert("x-hmq-outlet", self.name.clone());
-        if let Some(item) = of {
-            headers.insert("x-hmq-topic", visible(&item.topic));
-            headers.insert("x-hmq-qos", HeaderValue::from(u16::from(item.qos)));
-            if let Some(position) = item.position {
-                headers.insert("x-hmq-position", visible(&position.to_string()));
-            }
-        }
+        let has_own = !said.is_empty();
+        headers.extend(said);
         if let Some(key) = &self.key {
             headers.insert("x-hmq-signature", visible(&signature(key, &body)));
         }
         *request.body_mut() = Full::new(body.into());
         let deadline = Instant::now() + self.definition.timeout;
         match self.client.send(request, deadline).await {
+            // These are the headers of the message: those of the outlet alone would have been refused with each one.
+            Ok(answer)
+                if has_own && answer.status() == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE =>
+            {
+                refused(format!("the server answers {}", answer.status()).into())
+            }
             Ok(answer) => judge(answer.status(), answer.headers(), answer.body(), count),
             Err(error) => retry(None, error.to_string()),
         }
@@ -321,6 +328,51 @@ fn judge(status: StatusCode, headers: &HeaderMap, body: &Bytes, count: usize) ->
     }
 }
 
+/// The headers that say something of a message whose payload is a body.
+///
+/// # Errors
+/// They are longer than [`LONGEST_HEADERS`].
+fn said(item: &Item) -> Result<HeaderMap, Arc<str>> {
+    let standard = &item.standard;
+    let mut texts = vec![("x-hmq-topic", visible(&item.topic))];
+    if let Some(position) = item.position {
+        texts.push(("x-hmq-position", visible(&position.to_string())));
+    }
+    if let Some(response_topic) = &standard.response_topic {
+        texts.push(("x-hmq-response-topic", visible(response_topic)));
+    }
+    if let Some(correlation) = standard.correlation() {
+        texts.push(("x-hmq-correlation", visible(&correlation)));
+    }
+    if let Some(expires) = standard.expires {
+        texts.push(("x-hmq-expires", HeaderValue::from(expires.0)));
+    }
+    let bytes: usize = texts.iter().map(|(_, value)| value.len()).sum();
+    if bytes > LONGEST_HEADERS {
+        return Err(format!(
+            "its topic, response topic and correlation data have {bytes} bytes as headers, more than {LONGEST_HEADERS}"
+        )
+        .into());
+    }
+    let mut headers: HeaderMap = texts
+        .into_iter()
+        .map(|(name, value)| (HeaderName::from_static(name), value))
+        .collect();
+    headers.insert("x-hmq-qos", HeaderValue::from(u16::from(item.qos)));
+    let content_type = standard.content_type.as_deref();
+    if let Some(content_type) = content_type.and_then(content_type_header) {
+        headers.insert(CONTENT_TYPE, content_type);
+    }
+    Ok(headers)
+}
+
+/// A Content Type as the value of a header; `None`: it is none there, or too long.
+fn content_type_header(text: &str) -> Option<HeaderValue> {
+    let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let fits = is_visible && !text.trim().is_empty() && text.len() <= LONGEST_CONTENT_TYPE;
+    HeaderValue::from_str(text).ok().filter(|_| fits)
+}
+
 /// `sha256=` and the HMAC in hexadecimal digits.
 fn signature(key: &hmac::Key, body: &[u8]) -> String {
     let mut text = "sha256=".to_owned();
@@ -345,6 +397,8 @@ fn visible(text: &str) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
+    use outlet::StandardProperties;
+
     use super::*;
 
     #[test]
@@ -393,6 +447,53 @@ mod tests {
                 why,
             }
         );
+    }
+
+    #[test]
+    fn what_is_said_of_a_message_is_legal_and_short_whatever_its_publisher_says() {
+        let of = |standard: StandardProperties| {
+            let headers = said(&Item {
+                position: None,
+                topic: "a".into(),
+                payload: Bytes::new(),
+                qos: 0,
+                retain: false,
+                received: Milliseconds(0),
+                properties: Vec::new(),
+                standard,
+            })?;
+            let value = |name: &str| {
+                let value = headers.get(name).map(|value| value.to_str().unwrap());
+                value.unwrap_or("none").to_owned()
+            };
+            let names = ["content-type", "x-hmq-response-topic", "x-hmq-correlation"];
+            Ok::<_, Arc<str>>(names.map(value))
+        };
+        let typed = |content_type: &str| {
+            let content_type = Some(content_type.into());
+            let standard = StandardProperties {
+                content_type,
+                ..StandardProperties::default()
+            };
+            let [content_type, ..] = of(standard).unwrap();
+            content_type
+        };
+        assert_eq!(typed("text/x; q=1"), "text/x; q=1");
+        let long = "x".repeat(LONGEST_CONTENT_TYPE + 1);
+        for wrong in ["", " ", "text/ü", "a\r\nx: y", "a\0", "a\u{7f}", &long] {
+            assert_eq!(typed(wrong), "none", "{wrong:?}");
+        }
+        let replied = |bytes: usize| {
+            of(StandardProperties {
+                response_topic: Some("re\r\nx: y".into()),
+                correlation_data: Some(vec![0xff; bytes].into()),
+                ..StandardProperties::default()
+            })
+        };
+        let wanted = ["none", "re%0D%0Ax:%20y", "/w=="].map(str::to_owned);
+        assert_eq!(replied(1), Ok(wanted));
+        let why = replied(64 * 1024).unwrap_err();
+        assert!(why.contains("bytes as headers"), "{why}");
     }
 
     #[test]

@@ -12,11 +12,12 @@ use mqtt_client::{Event, ServerLimits};
 use mqtt_proto::{
     ConnectProperties, ProtocolVersion, Publish, PublishProperties, QoS, ReasonCode, UserProperties,
 };
-use outlet::{Delivery, Item, OpenError, Template};
+use outlet::{Delivery, Item, OpenError, StandardProperties, Template};
 use tokio::time::{Instant, timeout_at};
 
 use crate::definition::MqttDefinition;
 use crate::epoch::POSITION;
+use crate::lines::now;
 use crate::link::Link;
 use crate::path::{PATH, extended, mark};
 use crate::remote::{Opening, Remote};
@@ -245,9 +246,14 @@ impl MqttTarget {
         if let Some(position) = &position {
             pairs.push((POSITION, position));
         }
-        if self.version != ProtocolVersion::V5 {
-            pairs.clear();
-        }
+        let none = StandardProperties::default();
+        let standard = match self.version {
+            ProtocolVersion::V5 => &item.standard,
+            _ => {
+                pairs.clear();
+                &none
+            }
+        };
         let mut buffer = Vec::new();
         let user_properties = UserProperties::encode_from(&pairs, &mut buffer);
         let packet = Publish {
@@ -257,6 +263,11 @@ impl MqttTarget {
             topic: &topic,
             packet_id: None,
             properties: PublishProperties {
+                payload_format_indicator: standard.is_utf8,
+                message_expiry_interval: standard.expiry_interval_s(now()),
+                content_type: standard.content_type.as_deref(),
+                response_topic: standard.response_topic.as_deref(),
+                correlation_data: standard.correlation_data.as_deref(),
                 user_properties: user_properties.map_err(|error| error.to_string())?,
                 ..PublishProperties::default()
             },

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
-use outlet::{Item, Template};
+use outlet::{Item, StandardProperties, Template};
 
 use crate::epoch::POSITION;
 
@@ -17,6 +17,31 @@ const LONGEST_SUBJECT: usize = 3_000;
 
 /// The header with the topic.
 const TOPIC: &str = "hmq-topic";
+
+/// The header with the Content Type: NATS gives it no meaning, and its users know it from HTTP.
+const CONTENT_TYPE: &str = "Content-Type";
+
+/// The header with the Response Topic, which is a topic of the broker, and no subject of NATS.
+const RESPONSE_TOPIC: &str = "hmq-response-topic";
+
+/// The header with the Correlation Data in Base64.
+const CORRELATION: &str = "hmq-correlation";
+
+/// The header with the Payload Format Indicator, 0 or 1.
+const PAYLOAD_FORMAT: &str = "hmq-payload-format";
+
+/// The header with the Unix time in ms at which the message expires.
+const EXPIRES: &str = "hmq-expires";
+
+/// Headers that the outlet writes, which no User Property becomes.
+const OWN: [&str; 6] = [
+    TOPIC,
+    POSITION,
+    RESPONSE_TOPIC,
+    CORRELATION,
+    PAYLOAD_FORMAT,
+    EXPIRES,
+];
 
 /// Before the names of headers that JetStream obeys, in lower case.
 const OBEYED: &str = "nats-";
@@ -97,7 +122,8 @@ impl Form {
     pub(super) fn message(&self, item: &Item) -> PublishMessage {
         let mut headers = HeaderMap::new();
         for (name, value) in &item.properties {
-            if is_own(name) {
+            let is_replaced = item.standard.content_type.is_some();
+            if is_own(name) || is_replaced && name.eq_ignore_ascii_case(CONTENT_TYPE) {
                 continue;
             }
             if let (Ok(name), Ok(value)) =
@@ -107,6 +133,7 @@ impl Form {
             }
         }
         headers.insert(TOPIC, visible(&item.topic));
+        say(&item.standard, &mut headers);
         let mut position = None;
         if let Some(at) = item.position {
             let text = at.to_string();
@@ -131,9 +158,27 @@ fn is_own(name: &str) -> bool {
     let begins = name.get(..OBEYED.len());
     name.is_empty()
         || begins.is_some_and(|begins| begins.eq_ignore_ascii_case(OBEYED))
-        || [TOPIC, POSITION]
-            .iter()
-            .any(|own| own.eq_ignore_ascii_case(name))
+        || OWN.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// Adds what is said of a message beside its User Properties. A Content Type with a line end is no value of a header, and left out.
+fn say(standard: &StandardProperties, headers: &mut HeaderMap) {
+    let content_type = standard.content_type.as_deref();
+    if let Some(Ok(content_type)) = content_type.map(str::parse::<HeaderValue>) {
+        headers.insert(CONTENT_TYPE, content_type);
+    }
+    if let Some(response_topic) = &standard.response_topic {
+        headers.insert(RESPONSE_TOPIC, visible(response_topic));
+    }
+    if let Some(correlation) = standard.correlation() {
+        headers.insert(CORRELATION, correlation);
+    }
+    if let Some(is_utf8) = standard.is_utf8 {
+        headers.insert(PAYLOAD_FORMAT, if is_utf8 { "1" } else { "0" });
+    }
+    if let Some(expires) = standard.expires {
+        headers.insert(EXPIRES, expires.0.to_string());
+    }
 }
 
 /// Writes a value of a message into a subject: topic levels become tokens.
@@ -210,6 +255,7 @@ mod tests {
             properties: properties
                 .map(|(name, value)| ((*name).into(), (*value).into()))
                 .collect(),
+            standard: StandardProperties::default(),
         }
     }
 
@@ -267,6 +313,47 @@ mod tests {
         ] {
             assert_eq!(form(template).unwrap().pattern(), wanted);
         }
+    }
+
+    #[test]
+    fn what_else_is_said_of_a_message_stands_in_headers_that_no_user_property_replaces() {
+        let written = |content_type: &str| {
+            let properties = [
+                ("content-type", "text/html"),
+                ("HMQ-Correlation", "x"),
+                ("hmq-response-topic", "x"),
+            ];
+            let mut item = item("a", &properties);
+            item.standard = StandardProperties {
+                is_utf8: Some(true),
+                expires: Some(Milliseconds(1_800_000_000_000)),
+                content_type: Some(content_type.into()),
+                response_topic: Some("re/ü\r\nNats-Rollup: all".into()),
+                correlation_data: Some(Bytes::from_static(b"\xff\r\n")),
+            };
+            let message = form(None).unwrap().message(&item).outbound_message("s");
+            let headers = message.headers.unwrap();
+            let mut found: Vec<String> = headers
+                .iter()
+                .flat_map(|(name, values)| {
+                    let values = values.iter();
+                    values.map(move |value| format!("{name}: {}", value.as_str()))
+                })
+                .filter(|line| !line.starts_with("Nats-") && !line.starts_with("hmq-position"))
+                .collect();
+            found.sort();
+            found
+        };
+        let own = [
+            "hmq-correlation: /w0K",
+            "hmq-expires: 1800000000000",
+            "hmq-payload-format: 1",
+            "hmq-response-topic: re/%C3%BC%0D%0ANats-Rollup:%20all",
+            "hmq-topic: a",
+        ];
+        assert_eq!(written("text/x\r\nNats-Rollup: all"), own);
+        let with_type = ["Content-Type: text/x; charset=ü"].into_iter().chain(own);
+        assert_eq!(written("text/x; charset=ü"), with_type.collect::<Vec<_>>());
     }
 
     #[test]

@@ -378,6 +378,7 @@ mod tests {
             retain: false,
             received: outlet::Milliseconds(1),
             properties: Vec::new(),
+            standard: outlet::StandardProperties::default(),
         })
     }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use outlet::{Delivery, Incarnation, Item, Milliseconds, OpenError, Position, Refusal, Sequence};
+use outlet::{
+    Delivery, Incarnation, Item, Milliseconds, OpenError, Position, Refusal, Sequence,
+    StandardProperties,
+};
 use std::sync::Arc;
 use tokio_postgres::Client;
 
@@ -30,6 +33,7 @@ fn item(sequence: u64, payload: &str) -> Arc<Item> {
         retain: false,
         received: Milliseconds(1),
         properties: Vec::new(),
+        standard: StandardProperties::default(),
     })
 }
 
