@@ -1,4 +1,4 @@
-//! The targets of this crate.
+//! The targets and sources of this crate.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -9,6 +9,7 @@ use outlet::{Delivery, Item, OpenError, Position};
 
 use crate::definition::{Definition, TargetDefinition};
 use crate::epoch::Epoch;
+use crate::inlet::{InletDefinition, MqttSource, Source, SourceDefinition};
 use crate::report::Count;
 use crate::target::{Connectors, Target};
 use crate::targets::file::FileTarget;
@@ -17,7 +18,7 @@ use crate::targets::mqtt::MqttTarget;
 use crate::targets::nats::NatsTarget;
 use crate::targets::postgres::PostgresTarget;
 
-/// The targets of `heraldmq` itself.
+/// The targets and sources of `heraldmq` itself.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn;
 
@@ -37,6 +38,12 @@ impl Connectors for BuiltIn {
             TargetDefinition::Postgres(postgres) => {
                 Box::new(PostgresTarget::new(name, cluster, postgres)?)
             }
+        })
+    }
+
+    fn source(&self, definition: &InletDefinition) -> Result<Box<dyn Source>, String> {
+        Ok(match &definition.source {
+            SourceDefinition::Mqtt(mqtt) => Box::new(MqttSource::new(mqtt)?),
         })
     }
 }

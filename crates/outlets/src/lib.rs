@@ -44,7 +44,9 @@ pub use definition::{
     NatsDefinition, TargetDefinition, client_id,
 };
 pub use epoch::{Epoch, POSITION};
-pub use inlet::InletDefinition;
+pub use inlet::{
+    Arrival, InletDefinition, Intake, MqttSourceDefinition, Source, SourceDefinition, Token,
+};
 pub use kafka_definition::{KafkaDefinition, SaslDefinition};
 pub use lines::Ended;
 pub use process::{check, probe, process, run};

@@ -11,7 +11,7 @@ use crate::target::Connectors;
 use crate::transfer::Transfer;
 use crate::{inlet, worker};
 
-/// Runs an outlet or an inlet until something ends it. `connectors`: the targets that there are; `mqtt`: the connection to the node;
+/// Runs an outlet or an inlet until something ends it. `connectors`: the targets and sources that there are; `mqtt`: the connection to the node;
 /// `control`: the node's lines, and for reports.
 pub async fn run(connectors: &dyn Connectors, mqtt: UnixStream, control: UnixStream) -> Ended {
     let (lines, reports) = control.into_split();
@@ -33,7 +33,10 @@ pub async fn run(connectors: &dyn Connectors, mqtt: UnixStream, control: UnixStr
             }
             Err(why) => Ended::Failed(why),
         },
-        Transfer::Inlet(inlet) => inlet::run(mqtt, inlet, is_paused, lines, reports).await,
+        Transfer::Inlet(inlet) => match connectors.source(&inlet) {
+            Ok(source) => inlet::run(mqtt, (inlet, source), is_paused, lines, reports).await,
+            Err(why) => Ended::Failed(why),
+        },
     }
 }
 
@@ -81,7 +84,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Reaches the target of an outlet, or the other broker of an inlet, and says what it is, without messages. Waits for that.
+/// Reaches the target of an outlet, or the source of an inlet, and says what it is, without messages. Waits for that.
 ///
 /// # Errors
 /// Why it cannot be reached.
@@ -90,7 +93,7 @@ pub fn probe(connectors: &dyn Connectors, transfer: &Transfer) -> Result<String,
     runtime.block_on(async {
         match transfer {
             Transfer::Outlet(outlet) => connectors.target(outlet)?.probe().await,
-            Transfer::Inlet(inlet) => inlet::probe(inlet).await,
+            Transfer::Inlet(inlet) => connectors.source(inlet)?.probe().await,
         }
     })
 }
@@ -105,6 +108,6 @@ pub fn check(connectors: &dyn Connectors, transfer: &Transfer) -> Result<(), Str
             outlet.rules.compile()?;
             connectors.target(outlet).map(|_| ())
         }
-        Transfer::Inlet(inlet) => inlet::check(inlet),
+        Transfer::Inlet(inlet) => inlet::check(inlet, &*connectors.source(inlet)?),
     }
 }

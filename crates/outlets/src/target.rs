@@ -9,6 +9,7 @@ use outlet::{Delivery, Item, OpenError, Position};
 
 use crate::definition::Definition;
 use crate::epoch::Epoch;
+use crate::inlet::{InletDefinition, Source};
 use crate::report::Count;
 
 /// A target. Calls come one after the other; each ends in time, whatever the other system does.
@@ -39,11 +40,17 @@ pub trait Target: Debug + Send {
     fn probe(&mut self) -> BoxFuture<'_, Result<String, String>>;
 }
 
-/// The kinds of targets that a program has.
+/// The kinds of targets and sources that a program has.
 pub trait Connectors: Debug + Sync {
     /// The target of an outlet, not opened yet.
     ///
     /// # Errors
     /// The program lacks this kind; a template or a URL that is none, a file that cannot be read.
     fn target(&self, definition: &Definition) -> Result<Box<dyn Target>, String>;
+
+    /// The source of an inlet, not connected to yet.
+    ///
+    /// # Errors
+    /// The program lacks this kind; a URL that is none, a file that cannot be read.
+    fn source(&self, definition: &InletDefinition) -> Result<Box<dyn Source>, String>;
 }

@@ -60,12 +60,12 @@ impl Transfer {
         }
     }
 
-    /// Its topic filters: those of an outlet at the node, those of an inlet at the other broker.
+    /// Its topic filters: those of an outlet at the node, those of an inlet at its source.
     #[must_use]
     pub fn filters(&self) -> &[String] {
         match self {
             Self::Outlet(outlet) => &outlet.filters,
-            Self::Inlet(inlet) => &inlet.filters,
+            Self::Inlet(inlet) => inlet.filters(),
         }
     }
 

@@ -3,7 +3,7 @@
 use admin::api::{Amount, At, OutletDirection, OutletDrops, OutletFigures, OutletRow, OutletState};
 use admin::cluster::NodeId;
 use inspection::OutletHere;
-use outlets::{Doing, TargetDefinition, Transfer};
+use outlets::{Doing, SourceDefinition, TargetDefinition, Transfer};
 
 use super::wire::ToWire as _;
 use crate::node::Node;
@@ -47,7 +47,12 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
             };
             (OutletDirection::Out, target, place)
         }
-        Transfer::Inlet(inlet) => (OutletDirection::In, "mqtt", inlet.broker.url.clone()),
+        Transfer::Inlet(inlet) => {
+            let (source, place) = match &inlet.source {
+                SourceDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
+            };
+            (OutletDirection::In, source, place)
+        }
     };
     Some(OutletRow {
         name,

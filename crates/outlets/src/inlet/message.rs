@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{
-    Publish, PublishProperties, QoS, SubscriptionFilter, UserProperties, filter_matches,
-    validate_topic_name,
-};
+use mqtt_proto::{Publish, PublishProperties, QoS, UserProperties, validate_topic_name};
 use outlet::{InletDrop, Item, Template};
 
+use super::InletDefinition;
 use crate::epoch::POSITION;
 use crate::lines::now;
 use crate::path::{PATH, extended, mark};
-use crate::properties::standard;
 
 /// The first levels of the node's own topics.
 const OWN_TOPICS: [&str; 2] = ["$SYS", "$hmq"];
@@ -31,23 +28,22 @@ pub(super) struct Message {
 pub(super) struct Rules {
     topic: Template,
     retain: bool,
-    /// Without `$share/…/`; `None`: some have forms of the other broker's own, by which nothing can be told.
-    filters: Option<Vec<String>>,
     cluster: String,
     mark: String,
 }
 
 impl Rules {
-    /// `address`: host and port of the other broker.
+    /// `address`: what tells the source from others.
     ///
     /// # Errors
     /// The topic is no template, or no message can be published under it.
-    pub(super) fn new(
-        topic: &str,
-        retain: bool,
-        filters: &[String],
-        (cluster, address): (&str, &str),
-    ) -> Result<Self, String> {
+    pub(super) fn new(definition: &InletDefinition, address: &str) -> Result<Self, String> {
+        let InletDefinition {
+            topic,
+            retain,
+            cluster,
+            ..
+        } = definition;
         let topic = Template::parse(topic).map_err(|error| error.to_string())?;
         for (is_first, text) in topic.texts() {
             if text.contains(['+', '#']) {
@@ -62,61 +58,30 @@ impl Rules {
                 }
             }
         }
-        let plain = filters.iter().map(|filter| {
-            let is_shared = filter.starts_with("$share/");
-            let parsed = SubscriptionFilter::parse(filter).ok()?;
-            let is_known = is_shared || !filter.starts_with('$') || filter.starts_with("$SYS/");
-            is_known.then(|| parsed.filter.to_owned())
-        });
         Ok(Self {
             topic,
-            retain,
-            filters: plain.collect(),
-            cluster: cluster.to_owned(),
+            retain: *retain,
+            cluster: cluster.clone(),
             mark: mark(cluster, address),
         })
     }
 
-    /// The message that is published for one of the other broker; and its size in memory, in bytes.
+    /// The message that is published for one of the source; and its size in memory, in bytes.
     ///
     /// # Errors
     /// It is dropped.
-    pub(super) fn message(&self, publish: &Publish<'_>) -> Result<(Message, usize), InletDrop> {
+    pub(super) fn message(&self, mut item: Item) -> Result<(Message, usize), InletDrop> {
         let refused = |why: String| InletDrop::Refused(Arc::from(why));
-        let is_wanted = self.filters.as_ref().is_none_or(|filters| {
-            let mut filters = filters.iter();
-            filters.any(|filter| filter_matches(filter, publish.topic))
-        });
-        if !is_wanted {
-            return Err(refused(format!(
-                "{} matches no filter of the inlet: its session at the other broker has an older filter",
-                publish.topic
-            )));
-        }
-        let properties = &publish.properties;
-        let pairs = properties.user_properties.iter();
+        let pairs = item.properties.iter();
+        let pairs = pairs.map(|(name, value)| (&**name, &**value));
         let Some(path) = extended(pairs, &self.cluster, &self.mark, &self.mark) else {
             return Err(InletDrop::Looped);
         };
         // The position in a queue of another cluster says nothing here.
         let kept = |name: &str| ![PATH, POSITION].contains(&name);
-        let pairs = properties.user_properties.iter();
-        let pairs = pairs.filter(|(name, _)| kept(name));
-        let received = now();
-        let item = Item {
-            position: None,
-            topic: publish.topic.into(),
-            payload: bytes::Bytes::copy_from_slice(publish.payload),
-            qos: publish.qos.as_u8(),
-            retain: publish.retain,
-            received,
-            properties: pairs
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-            standard: standard(properties, received),
-        };
+        item.properties.retain(|(name, _)| kept(name));
         let topic = self.topic.render(&item);
-        let topic = topic.map_err(|error| refused(format!("{}: {error}", publish.topic)))?;
+        let topic = topic.map_err(|error| refused(format!("{}: {error}", item.topic)))?;
         if let Err(error) = validate_topic_name(&topic) {
             return Err(refused(format!("{topic} is no topic: {error}")));
         }
@@ -126,8 +91,11 @@ impl Rules {
             )));
         }
         let message = Message {
-            qos: publish.qos.min(QoS::AtLeastOnce),
-            retain: publish.retain && self.retain,
+            qos: match item.qos {
+                0 => QoS::AtMostOnce,
+                _ => QoS::AtLeastOnce,
+            },
+            retain: item.retain && self.retain,
             path,
             topic,
             item,
@@ -190,28 +158,37 @@ fn is_below(level: &str, topic: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use config::InletConfig;
+    use outlet::StandardProperties;
+
     use super::*;
 
-    fn rules(topic: &str, filters: &[&str]) -> Result<Rules, String> {
-        let filters: Vec<String> = filters.iter().map(|filter| (*filter).to_owned()).collect();
-        Rules::new(topic, true, &filters, ("me", "there:1883"))
+    fn rules(topic: &str) -> Result<Rules, String> {
+        let mut config = InletConfig {
+            name: Some("site".to_owned()),
+            topic: topic.to_owned(),
+            ..InletConfig::default()
+        };
+        config.from.mqtt.url = Some("mqtt://there".to_owned());
+        Rules::new(&InletDefinition::of(&config).unwrap(), "there:1883")
     }
 
-    fn publish(topic: &str) -> Publish<'_> {
-        Publish {
-            dup: false,
-            qos: QoS::AtLeastOnce,
+    fn item(topic: &str) -> Item {
+        Item {
+            position: None,
+            topic: topic.into(),
+            payload: bytes::Bytes::from_static(b"x"),
+            qos: 1,
             retain: false,
-            topic,
-            packet_id: None,
-            properties: PublishProperties::default(),
-            payload: b"x",
+            received: now(),
+            properties: Vec::new(),
+            standard: StandardProperties::default(),
         }
     }
 
     /// The topic here, or why there is none.
     fn topic_of(rules: &Rules, topic: &str) -> Result<String, String> {
-        match rules.message(&publish(topic)) {
+        match rules.message(item(topic)) {
             Ok((message, _)) => Ok(message.topic),
             Err(InletDrop::Refused(why)) => Err(why.to_string()),
             Err(InletDrop::Looped) => Err("looped".to_owned()),
@@ -220,31 +197,23 @@ mod tests {
 
     #[test]
     fn a_template_says_the_topic_here() {
-        let rules = rules("site/${topic[1..]}", &["a/#"]).unwrap();
+        let rules = rules("site/${topic[1..]}").unwrap();
         assert_eq!(topic_of(&rules, "a/b/c").unwrap(), "site/b/c");
         assert!(topic_of(&rules, "a").unwrap_err().contains("topic[1..]"));
-        let why = topic_of(&rules, "b/c").unwrap_err();
-        assert!(why.contains("matches no filter"), "{why}");
     }
 
     #[test]
     fn topics_that_nobody_may_publish_to_are_refused() {
-        let through = rules("${topic}", &["#", "$SYS/#", "$share/g/$hmq/#"]).unwrap();
+        let through = rules("${topic}").unwrap();
         for own in ["$SYS/a", "$hmq/event/x", "$hmq"] {
             let why = topic_of(&through, own).unwrap_err();
             assert!(why.contains("topic of the broker only"), "{why}");
         }
         assert_eq!(topic_of(&through, "a/$SYS").unwrap(), "a/$SYS");
-        let from_payload = rules("${payload}/+x${topic}", &["#"]).unwrap_err();
+        let from_payload = rules("${payload}/+x${topic}").unwrap_err();
         assert!(from_payload.contains("wildcard"), "{from_payload}");
-        let below = rules("$$hmq/${topic}", &["#"]).unwrap_err();
+        let below = rules("$$hmq/${topic}").unwrap_err();
         assert!(below.contains("below $hmq"), "{below}");
-        rules("$$hmqx/${topic}", &["#"]).unwrap();
-    }
-
-    #[test]
-    fn filters_of_unknown_forms_let_everything_through() {
-        let rules = rules("${topic}", &["$exclusive/a/#"]).unwrap();
-        assert_eq!(topic_of(&rules, "b").unwrap(), "b");
+        rules("$$hmqx/${topic}").unwrap();
     }
 }

@@ -1,53 +1,46 @@
-//! The process of an inlet: one task that has the state machine, the connection to the node and the one to the other broker.
+//! The process of an inlet: one task that has the state machine, the connection to the node and the one to the source.
 //!
 //! Purpose: what [`Inlet`] wants done is done, and what comes of it is told to it. The node is connected to first: it closes the
 //! connection of an older process of the inlet then, which ends.
 //!
 //! Deliberately absent: what is published when, and acknowledged when (`outlet/src/inlet.rs`).
 //!
-//! Where to read next: `message.rs`, which says what is published for a message of the other broker.
+//! Where to read next: `source.rs`; `message.rs`, which says what is published for a message of a source.
 
 mod definition;
 mod message;
-mod session;
+mod mqtt;
+mod source;
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use mqtt_client::{Answer, Event};
+use futures_util::future::BoxFuture;
+use mqtt_client::Event;
 use mqtt_proto::{
     Connect, ConnectProperties, Disconnect, DisconnectProperties, ProtocolVersion, ReasonCode,
 };
-use outlet::{Inlet, InletAction, InletDrop, InletOptions, InletState, MessageNumber, NodeAnswer};
+use outlet::{Inlet, InletAction, InletOptions, InletState, MessageNumber, NodeAnswer};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
-use tokio::time::Instant;
 
-pub use self::definition::InletDefinition;
+pub use self::definition::{InletDefinition, MqttSourceDefinition, SourceDefinition};
 use self::message::{Message, Rules};
-use self::session::{RECEIVE_MAXIMUM, Session};
+pub(crate) use self::mqtt::MqttSource;
+pub use self::source::{Arrival, Intake, Source, Token};
 use crate::command::Command;
 use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};
 use crate::link::Link;
 use crate::report::{Count, Doing, Report, Size, Told, UnixMs};
 
-/// Bytes of messages in memory beyond which no more are read from the other broker.
+/// Messages in memory beyond which no more are read from the source.
+const MESSAGES: usize = 1_000;
+
+/// Bytes of messages in memory beyond which no more are read from the source.
 const MEMORY: usize = 16 << 20;
 
-/// How long DISCONNECT may take.
+/// How long taking leave may take.
 const LEAVE: Duration = Duration::from_secs(1);
-
-/// What has come from the other broker.
-enum Heard {
-    Message(Box<Result<(Message, usize), InletDrop>>, Option<Answer>),
-    /// An answer that is due whatever becomes of messages.
-    Due(Answer),
-    Subscribed(Vec<ReasonCode>),
-    Ended(ReasonCode),
-}
 
 /// What has come from the node.
 enum HeardHere {
@@ -55,32 +48,22 @@ enum HeardHere {
     Ended(ReasonCode),
 }
 
-/// A connection that the other broker has accepted, and what came at once.
-type Opened = Result<(Link<()>, Vec<Heard>), String>;
+type Opened = Result<Box<dyn Intake>, String>;
 
-type Opening = Pin<Box<dyn Future<Output = (Session, Opened)>>>;
-
-/// The connection to the other broker.
-enum Remote {
-    /// There is none.
-    None(Session),
-    /// One is being made. If that is given up, the session is as before.
-    Opening { session: Session, opening: Opening },
-    Open {
-        session: Session,
-        link: Box<Link<()>>,
-        /// Until when SUBACK may take; `None`: it has come.
-        subscribing: Option<Instant>,
-    },
+/// The connection to the source.
+enum Connection {
+    None,
+    /// One is being made.
+    Opening(BoxFuture<'static, Opened>),
+    Open(Box<dyn Intake>),
 }
 
 struct Worker {
-    rules: Arc<Rules>,
-    inlet: Inlet<Message, Answer>,
+    rules: Rules,
+    inlet: Inlet<Message, Token>,
     node: Link<MessageNumber>,
-    /// There but while it is replaced.
-    remote: Option<Remote>,
-    heard: Vec<Heard>,
+    source: Box<dyn Source>,
+    connection: Connection,
     heard_here: Vec<HeardHere>,
     reports: OwnedWriteHalf,
     report: Report,
@@ -89,52 +72,31 @@ struct Worker {
 /// What ended a wait.
 enum Woken {
     Node(io::Result<()>),
-    Opened(Box<(Session, Opened)>),
-    Remote(io::Result<()>),
-    SubscribedLate,
+    Opened(Opened),
+    Source(Result<Vec<Arrival>, String>),
     Line(io::Result<Option<Command>>),
     Deadline,
     Report,
 }
 
-/// What is checked without reaching the other broker.
+/// What is checked without reaching the source.
 ///
 /// # Errors
 /// What is wrong.
-pub(crate) fn check(definition: &InletDefinition) -> Result<(), String> {
-    parts(definition).map(|_| ())
-}
-
-/// Connects to the other broker as another client, and subscribes to nothing: an inlet that runs is not disturbed.
-///
-/// # Errors
-/// Why it cannot be reached.
-pub(crate) async fn probe(definition: &InletDefinition) -> Result<String, String> {
-    let (mut session, _) = parts(definition)?;
-    session.probe().await
-}
-
-fn parts(definition: &InletDefinition) -> Result<(Session, Rules), String> {
-    let session = Session::new(definition)?;
-    let rules = Rules::new(
-        &definition.topic,
-        definition.retain,
-        &definition.filters,
-        (&definition.cluster, session.address()),
-    )?;
-    Ok((session, rules))
+pub(crate) fn check(definition: &InletDefinition, source: &dyn Source) -> Result<(), String> {
+    Rules::new(definition, source.address()).map(|_| ())
 }
 
 /// Runs an inlet until something ends it. `mqtt`: the connection to the node; `lines` and `reports`: beside it.
 pub(crate) async fn run(
     mqtt: UnixStream,
-    definition: Box<InletDefinition>,
+    (definition, source): (Box<InletDefinition>, Box<dyn Source>),
     is_paused: bool,
     mut lines: Lines,
     reports: OwnedWriteHalf,
 ) -> Ended {
-    let (session, rules) = match parts(&definition) {
-        Ok(parts) => parts,
+    let rules = match Rules::new(&definition, source.address()) {
+        Ok(rules) => rules,
         Err(why) => return Ended::Failed(why),
     };
     let begun = tokio::time::timeout(PATIENCE, begin(mqtt, &definition));
@@ -144,15 +106,15 @@ pub(crate) async fn run(
         Err(_) => return Ended::Failed("the node does not answer in time".to_owned()),
     };
     let options = InletOptions {
-        messages: RECEIVE_MAXIMUM.get().into(),
+        messages: MESSAGES,
         bytes: MEMORY,
     };
     let mut worker = Worker {
-        rules: Arc::new(rules),
+        rules,
         inlet: Inlet::new(options, is_paused, u64::from(std::process::id())),
         node,
-        remote: Some(Remote::None(session)),
-        heard: Vec::new(),
+        source,
+        connection: Connection::None,
         heard_here: Vec::new(),
         reports,
         report: Report::default(),
@@ -221,16 +183,9 @@ impl Worker {
                 Woken::Node(Err(error)) => {
                     return Ended::Failed(format!("the connection to the node is over: {error}"));
                 }
-                Woken::Opened(opened) => {
-                    let (session, opened) = *opened;
-                    self.handle_opened(session, opened);
-                }
-                Woken::Remote(Ok(())) => self.take(),
-                Woken::Remote(Err(error)) => {
-                    self.take();
-                    self.lose(&format!("the broker ends the connection: {error}"));
-                }
-                Woken::SubscribedLate => self.lose("the broker does not answer SUBSCRIBE in time"),
+                Woken::Opened(opened) => self.handle_opened(opened),
+                Woken::Source(Ok(arrivals)) => self.take(arrivals),
+                Woken::Source(Err(why)) => self.lose(&why),
                 Woken::Line(Ok(Some(Command::Pause(is_paused)))) => {
                     self.inlet.handle_pause(is_paused);
                 }
@@ -259,31 +214,16 @@ impl Worker {
         let waits = due.map(|due| due.0.saturating_sub(now().0));
         let waits = waits.map_or(Duration::MAX, Duration::from_millis);
         let Self {
-            rules,
             node,
-            remote,
-            heard,
+            connection,
             heard_here,
             ..
         } = self;
         let there = async {
-            match remote {
-                Some(Remote::Opening { opening, .. }) => Woken::Opened(Box::new(opening.await)),
-                Some(Remote::Open {
-                    link, subscribing, ..
-                }) => {
-                    // Its SUBACK is read also while there is no room.
-                    let reads = reads || subscribing.is_some();
-                    let turn = link.turn(reads, |_, event| heard.extend(hear(rules, event)));
-                    match *subscribing {
-                        None => Woken::Remote(turn.await),
-                        Some(until) => match tokio::time::timeout_at(until, turn).await {
-                            Ok(turned) => Woken::Remote(turned),
-                            Err(_) => Woken::SubscribedLate,
-                        },
-                    }
-                }
-                Some(Remote::None(_)) | None => std::future::pending().await,
+            match connection {
+                Connection::None => std::future::pending().await,
+                Connection::Opening(opening) => Woken::Opened(opening.await),
+                Connection::Open(intake) => Woken::Source(intake.next(reads).await),
             }
         };
         let line = async {
@@ -307,22 +247,17 @@ impl Worker {
         while let Some(action) = self.inlet.poll_action() {
             match action {
                 InletAction::Connect => {
-                    let session = match self.remote.take() {
-                        Some(Remote::None(session)) => session,
-                        other => {
-                            self.remote = other;
-                            unreachable!("the inlet connects only when there is no connection");
-                        }
-                    };
-                    let rules = Arc::clone(&self.rules);
-                    let opening = Box::pin(open(session.clone(), rules));
-                    self.remote = Some(Remote::Opening { session, opening });
+                    assert!(
+                        matches!(self.connection, Connection::None),
+                        "the inlet connects only when there is no connection"
+                    );
+                    self.connection = Connection::Opening(self.source.open());
                 }
                 InletAction::Disconnect => self.disconnect().await,
-                InletAction::Acknowledge(answer) => {
-                    if let Some(Remote::Open { link, .. }) = &mut self.remote {
+                InletAction::Acknowledge(token) => {
+                    if let Connection::Open(intake) = &mut self.connection {
                         // Without a connection it comes again.
-                        link.client().answer(answer);
+                        intake.acknowledge(token);
                     }
                 }
             }
@@ -358,65 +293,26 @@ impl Worker {
         }
     }
 
-    fn handle_opened(&mut self, session: Session, opened: Opened) {
+    fn handle_opened(&mut self, opened: Opened) {
         match opened {
-            Ok((mut link, heard)) => {
-                let until = Instant::now() + session.timeout();
-                let subscribed = session.subscribe(link.client());
-                self.remote = Some(Remote::Open {
-                    session,
-                    link: Box::new(link),
-                    subscribing: Some(until),
-                });
+            Ok(intake) => {
+                self.connection = Connection::Open(intake);
                 self.inlet.handle_connected();
-                self.heard.extend(heard);
-                self.take();
-                if let Err(why) = subscribed {
-                    self.lose(&why);
-                }
             }
-            Err(why) => {
-                self.remote = Some(Remote::None(session));
-                self.inlet.handle_connection_lost(why.into(), now());
-            }
+            Err(why) => self.lose(&why),
         }
     }
 
-    /// Takes what has come from the other broker.
-    fn take(&mut self) {
-        for heard in std::mem::take(&mut self.heard) {
-            match heard {
-                Heard::Message(message, answer) => match *message {
-                    Ok((message, bytes)) => self.inlet.handle_message(message, bytes, answer),
-                    Err(why) => self.inlet.handle_drop(why, answer),
+    /// Takes what has come from the source.
+    fn take(&mut self, arrivals: Vec<Arrival>) {
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Message(item, token) => match self.rules.message(*item) {
+                    Ok((message, bytes)) => self.inlet.handle_message(message, bytes, token),
+                    Err(why) => self.inlet.handle_drop(why, token),
                 },
-                Heard::Due(answer) => {
-                    if let Some(Remote::Open { link, .. }) = &mut self.remote {
-                        link.client().answer(answer);
-                    }
-                }
-                Heard::Subscribed(reasons) => self.handle_subscribed(&reasons),
-                Heard::Ended(reason) => {
-                    return self.lose(&format!("the broker ends the connection: {reason:?}"));
-                }
-            }
-        }
-    }
-
-    fn handle_subscribed(&mut self, reasons: &[ReasonCode]) {
-        if let Some(Remote::Open {
-            session,
-            subscribing,
-            ..
-        }) = &mut self.remote
-        {
-            *subscribing = None;
-            match reasons.iter().position(|reason| reason.is_error()) {
-                None => self.inlet.handle_subscribed(),
-                Some(place) => {
-                    let filter = session.filter(place).to_owned();
-                    self.lose(&format!("the broker refuses the filter {filter}"));
-                }
+                Arrival::Dropped(why, token) => self.inlet.handle_drop(why, token),
+                Arrival::Ready => self.inlet.handle_subscribed(),
             }
         }
     }
@@ -442,31 +338,19 @@ impl Worker {
         None
     }
 
-    /// The connection to the other broker is over.
+    /// The connection to the source is over, or none could be made.
     fn lose(&mut self, why: &str) {
-        self.heard.clear();
-        if let Some(Remote::Open { session, .. }) = self.remote.take_if(|remote| is_open(remote)) {
-            self.remote = Some(Remote::None(session));
-            self.inlet.handle_connection_lost(why.into(), now());
-        }
+        self.connection = Connection::None;
+        self.inlet.handle_connection_lost(why.into(), now());
     }
 
-    /// Takes leave of the other broker, if there is a connection, and waits for that for [`LEAVE`] at most.
+    /// Takes leave of the source, if there is a connection, and waits for that for [`LEAVE`] at most.
     async fn disconnect(&mut self) {
-        self.heard.clear();
-        let session = match self.remote.take() {
-            Some(Remote::Open {
-                session, mut link, ..
-            }) => {
-                let leaves = say_goodbye(&mut link);
-                // The session stays there either way; what it has not heard of comes again.
-                let _: Result<(), _> = tokio::time::timeout(LEAVE, leaves).await;
-                session
-            }
-            Some(Remote::None(session) | Remote::Opening { session, .. }) => session,
-            None => unreachable!("the connection is replaced, never taken away"),
-        };
-        self.remote = Some(Remote::None(session));
+        let connection = std::mem::replace(&mut self.connection, Connection::None);
+        if let Connection::Open(intake) = connection {
+            // What it has not heard of comes again.
+            let _: Result<(), _> = tokio::time::timeout(LEAVE, intake.close()).await;
+        }
     }
 
     async fn tell(&mut self) -> io::Result<()> {
@@ -517,19 +401,6 @@ impl Worker {
     }
 }
 
-fn is_open(remote: &Remote) -> bool {
-    matches!(remote, Remote::Open { .. })
-}
-
-/// Opens a connection to the other broker.
-async fn open(mut session: Session, rules: Arc<Rules>) -> (Session, Opened) {
-    let mut heard = Vec::new();
-    let opened = session.open(|event| heard.extend(hear(&rules, event)));
-    let opened = opened.await;
-    let opened = opened.map(|link| (link, heard));
-    (session, opened)
-}
-
 /// Sends DISCONNECT behind what waits to be sent.
 async fn say_goodbye<M: Clone>(link: &mut Link<M>) {
     let leave = Disconnect {
@@ -542,21 +413,6 @@ async fn say_goodbye<M: Clone>(link: &mut Link<M>) {
                 break;
             }
         }
-    }
-}
-
-fn hear(rules: &Rules, event: Event<'_, ()>) -> Option<Heard> {
-    match event {
-        Event::Message(incoming) => {
-            let message = rules.message(&incoming.publish);
-            Some(Heard::Message(Box::new(message), incoming.answer))
-        }
-        // With QoS 2, which is not subscribed to: it was handled before.
-        Event::Duplicate(incoming) => incoming.answer.map(Heard::Due),
-        Event::Released { answer, .. } => answer.map(Heard::Due),
-        Event::Subscribed(ack) => Some(Heard::Subscribed(ack.reasons.iter().collect())),
-        Event::Disconnected(disconnect) => Some(Heard::Ended(disconnect.reason)),
-        _ => None,
     }
 }
 
