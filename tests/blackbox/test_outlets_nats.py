@@ -71,6 +71,7 @@ def test_messages_arrive_with_headers_and_in_order(server):
         assert first.headers == {
             "unit": ["K", "°C"],
             "hmq-topic": ["plant/a.b/%C3%BC"],
+            "hmq-path": first.headers["hmq-path"],
             "hmq-position": [position],
             "Nats-Msg-Id": ids,
         }

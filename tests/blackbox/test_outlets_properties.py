@@ -144,7 +144,7 @@ def test_nats_gets_them_as_headers(tmp_path):
             with server.client() as nats:
                 first, plain = (message.headers for message in nats.messages("PLANT"))
             assert near(first["hmq-expires"][0])
-            assert {name: first[name] for name in first if name not in ("Nats-Msg-Id", "hmq-position", "hmq-expires")} == {
+            assert {name: first[name] for name in first if name not in ("Nats-Msg-Id", "hmq-path", "hmq-position", "hmq-expires")} == {
                 "Content-Type": ["text/x; q=1"],
                 "hmq-topic": ["plant/a"],
                 "hmq-response-topic": ["re/%C3%BC%20b"],
@@ -152,7 +152,7 @@ def test_nats_gets_them_as_headers(tmp_path):
                 "hmq-payload-format": ["1"],
                 "unit": ["K"],
             }
-            assert plain.keys() == {"Nats-Msg-Id", "hmq-position", "hmq-topic"}
+            assert plain.keys() == {"Nats-Msg-Id", "hmq-path", "hmq-position", "hmq-topic"}
 
 
 @pytest.mark.skipif(not folder_of_programs(), reason="there is no initdb; apt-get install postgresql")

@@ -53,12 +53,13 @@ pub use options::{
     HttpTargetConfig, InboxConfig, InboxQos0, InletConfig, InletSourceConfig, JwtConfig, JwtFrom,
     KafkaCompression, KafkaSaslConfig, KafkaTargetConfig, LARGEST_PACKET, Limits, LogConfig,
     LogFormat, MaximumQos, MqttConfig, MqttServerConfig, MqttSourceConfig, MqttTargetConfig,
-    NatsTargetConfig, NodeLimits, OtlpConfig, OutletBatchConfig, OutletConfig, OutletSourceConfig,
-    OutletTargetConfig, Permission, PostgresColumnConfig, PostgresConfig, PostgresTargetConfig,
-    ProxyConfig, ProxyUserName, ProxyVersion, QueueFull, RetainConfig, RetainRuleConfig,
-    SaslMechanism, SessionLimits, SessionOfAnotherUser, SplitPolicy, SpreadAtConnect, SslConfig,
-    StopConfig, StoreConfig, SysConfig, TcpListenerConfig, TelemetryConfig, TlsListenerConfig,
-    TlsVersion, TopicLimits, UnixListenerConfig, WsListenerConfig, WssListenerConfig,
+    NatsDeliver, NatsSourceConfig, NatsTargetConfig, NodeLimits, OtlpConfig, OutletBatchConfig,
+    OutletConfig, OutletSourceConfig, OutletTargetConfig, Permission, PostgresColumnConfig,
+    PostgresConfig, PostgresTargetConfig, ProxyConfig, ProxyUserName, ProxyVersion, QueueFull,
+    RetainConfig, RetainRuleConfig, SaslMechanism, SessionLimits, SessionOfAnotherUser,
+    SplitPolicy, SpreadAtConnect, SslConfig, StopConfig, StoreConfig, SysConfig, TcpListenerConfig,
+    TelemetryConfig, TlsListenerConfig, TlsVersion, TopicLimits, UnixListenerConfig,
+    WsListenerConfig, WssListenerConfig,
 };
 pub use origin::WebOrigin;
 pub use overriding::Override;

@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub use classes::{ClassLimitsConfig, ClassMatchConfig, ClientClassConfig, DEFAULT_CLASS};
-pub use inlets::{InletConfig, InletSourceConfig, MqttSourceConfig};
+pub use inlets::{InletConfig, InletSourceConfig, MqttSourceConfig, NatsDeliver, NatsSourceConfig};
 pub use listeners::{
     ClientAuth, ForwardedConfig, ForwardedHeader, MqttServerConfig, ProxyConfig, ProxyUserName,
     ProxyVersion, SslConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, UnixListenerConfig,

@@ -9,7 +9,7 @@ use outlet::{Delivery, Item, OpenError, Position};
 
 use crate::definition::{Definition, TargetDefinition};
 use crate::epoch::Epoch;
-use crate::inlet::{InletDefinition, MqttSource, Source, SourceDefinition};
+use crate::inlet::{InletDefinition, MqttSource, NatsSource, Source, SourceDefinition};
 use crate::report::Count;
 use crate::target::{Connectors, Target};
 use crate::targets::file::FileTarget;
@@ -44,6 +44,7 @@ impl Connectors for BuiltIn {
     fn source(&self, definition: &InletDefinition) -> Result<Box<dyn Source>, String> {
         Ok(match &definition.source {
             SourceDefinition::Mqtt(mqtt) => Box::new(MqttSource::new(mqtt)?),
+            SourceDefinition::Nats(nats) => Box::new(NatsSource::new(nats)?),
         })
     }
 }
@@ -105,6 +106,10 @@ impl Target for NatsTarget {
 
     fn deliver<'a>(&'a mut self, batch: &'a [Arc<Item>]) -> BoxFuture<'a, Delivery> {
         self.deliver(batch).boxed()
+    }
+
+    fn looped(&self) -> Count {
+        self.looped()
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<String, String>> {

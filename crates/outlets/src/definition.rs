@@ -141,12 +141,19 @@ pub struct BrokerDefinition {
 /// Servers of NATS, and the messages there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NatsDefinition {
-    /// `nats://HOST:PORT` or `tls://HOST:PORT`, at least one.
-    pub urls: Vec<String>,
+    /// The servers.
+    pub servers: NatsServersDefinition,
     /// The subject, a template; `None`: the topic.
     pub subject: Option<String>,
     /// The stream that has to take the messages; `None`: the one with the subject.
     pub stream: Option<String>,
+}
+
+/// How servers of NATS are connected to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NatsServersDefinition {
+    /// `nats://HOST:PORT` or `tls://HOST:PORT`, at least one.
+    pub urls: Vec<String>,
     /// The user there.
     pub user: Option<String>,
     /// The file with the password.
@@ -157,7 +164,7 @@ pub struct NatsDefinition {
     pub credentials_file: Option<PathBuf>,
     /// Authorities of the servers' certificates.
     pub ca_file: Option<PathBuf>,
-    /// The outlet's own certificate.
+    /// An own certificate.
     pub cert_file: Option<PathBuf>,
     /// The key of that.
     pub key_file: Option<PathBuf>,
@@ -285,17 +292,19 @@ fn target(outlet: &OutletConfig, name: &str) -> Option<TargetDefinition> {
     }
     if !nats.url.is_empty() {
         return Some(TargetDefinition::Nats(NatsDefinition {
-            urls: nats.url.iter().cloned().collect(),
+            servers: NatsServersDefinition {
+                urls: nats.url.iter().cloned().collect(),
+                user: nats.user.clone(),
+                password_file: nats.password_file.clone(),
+                token_file: nats.token_file.clone(),
+                credentials_file: nats.credentials_file.clone(),
+                ca_file: nats.ca_file.clone(),
+                cert_file: nats.cert_file.clone(),
+                key_file: nats.key_file.clone(),
+                timeout: nats.timeout,
+            },
             subject: nats.subject.clone(),
             stream: nats.stream.clone(),
-            user: nats.user.clone(),
-            password_file: nats.password_file.clone(),
-            token_file: nats.token_file.clone(),
-            credentials_file: nats.credentials_file.clone(),
-            ca_file: nats.ca_file.clone(),
-            cert_file: nats.cert_file.clone(),
-            key_file: nats.key_file.clone(),
-            timeout: nats.timeout,
         }));
     }
     let url = mqtt.url.clone()?;

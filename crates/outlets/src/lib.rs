@@ -21,6 +21,7 @@ mod inlet;
 mod kafka_definition;
 mod lines;
 mod link;
+mod nats;
 mod path;
 mod process;
 mod program;
@@ -41,11 +42,12 @@ pub use built_in::BuiltIn;
 pub use command::{Caution, Command};
 pub use definition::{
     BodyForm, BrokerDefinition, Definition, EVENTS, HttpDefinition, MessageCount, MqttDefinition,
-    NatsDefinition, TargetDefinition, client_id,
+    NatsDefinition, NatsServersDefinition, TargetDefinition, client_id,
 };
 pub use epoch::{Epoch, POSITION};
 pub use inlet::{
-    Arrival, InletDefinition, Intake, MqttSourceDefinition, Source, SourceDefinition, Token,
+    Arrival, InletDefinition, Intake, MqttSourceDefinition, NatsSourceDefinition, Source,
+    SourceDefinition, Token,
 };
 pub use kafka_definition::{KafkaDefinition, SaslDefinition};
 pub use lines::Ended;

@@ -42,7 +42,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
                 TargetDefinition::Http(http) => ("http", http.url.clone()),
                 TargetDefinition::Kafka(kafka) => ("kafka", kafka.servers.join(",")),
                 TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
-                TargetDefinition::Nats(nats) => ("nats", nats.urls.join(",")),
+                TargetDefinition::Nats(nats) => ("nats", nats.servers.urls.join(",")),
                 TargetDefinition::Postgres(postgres) => ("postgres", postgres.url.clone()),
             };
             (OutletDirection::Out, target, place)
@@ -50,6 +50,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
         Transfer::Inlet(inlet) => {
             let (source, place) = match &inlet.source {
                 SourceDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
+                SourceDefinition::Nats(nats) => ("nats", nats.servers.urls.join(",")),
             };
             (OutletDirection::In, source, place)
         }

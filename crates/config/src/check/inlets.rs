@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use mqtt_proto::SubscriptionFilter;
 
 use super::{LONGEST_NAME, MOST_FILTERS, MOST_OUTLETS, is_outlet_name};
-use crate::options::{InletConfig, OutletConfig};
+use crate::options::{InletConfig, MqttSourceConfig, NatsSourceConfig, OutletConfig};
+
+/// The longest name of a stream or consumer of NATS, in bytes.
+const LONGEST_NATS_NAME: usize = 128;
 
 /// What is wrong with the inlets; the outlets beside them were checked.
 pub(super) fn inlets(inlets: &[InletConfig], outlets: &[OutletConfig]) -> Option<String> {
@@ -41,10 +44,64 @@ pub(super) fn inlets(inlets: &[InletConfig], outlets: &[OutletConfig]) -> Option
 
 /// What is wrong with an inlet, but for its name.
 fn inlet_problem(inlet: &InletConfig) -> Option<String> {
-    let mqtt = &inlet.from.mqtt;
-    let Some(url) = &mqtt.url else {
-        return Some("expected `from.mqtt.url`, the other broker".to_owned());
+    let (mqtt, nats) = (&inlet.from.mqtt, &inlet.from.nats);
+    match (&mqtt.url, nats.url.is_empty()) {
+        (Some(url), true) => mqtt_problem(mqtt, url),
+        (None, false) => {
+            let name = inlet.name.as_deref().unwrap_or_default();
+            nats_problem(nats, name).map(|problem| format!("from.nats.{problem}"))
+        }
+        _ => Some("expected one source: `from.mqtt.url` or `from.nats.url`".to_owned()),
+    }
+}
+
+/// The option, and what is wrong.
+fn nats_problem(nats: &NatsSourceConfig, name: &str) -> Option<String> {
+    // JetStream has names of streams and consumers in subjects and in paths of files.
+    let is_name = |name: &str| {
+        let is_wrong = |c: char| !c.is_ascii_graphic() || ".*>/\\".contains(c);
+        !name.is_empty() && name.len() <= LONGEST_NATS_NAME && !name.contains(is_wrong)
     };
+    let expected = format!(
+        "expected 1 to {LONGEST_NATS_NAME} visible characters of ASCII without `.`, `*`, `>`, `/` and `\\`"
+    );
+    match &nats.stream {
+        None => return Some("stream: expected the stream".to_owned()),
+        Some(stream) if !is_name(stream) => {
+            return Some(format!("stream: {expected}, found {stream}"));
+        }
+        Some(_) => {}
+    }
+    match &nats.durable {
+        None if name.contains('.') => {
+            return Some(format!(
+                "durable: expected a name, as that of the inlet, {name}, has a point"
+            ));
+        }
+        Some(durable) if !is_name(durable) => {
+            return Some(format!("durable: {expected}, found {durable}"));
+        }
+        Some(_) | None => {}
+    }
+    if nats.subject.iter().count() > MOST_FILTERS {
+        return Some(format!("subject: more than {MOST_FILTERS}"));
+    }
+    let mut subjects = nats.subject.iter();
+    let wrong = subjects.find(|subject| !is_subject(subject));
+    wrong.map(|wrong| format!("subject: {wrong} is no subject"))
+}
+
+/// Whether a text is a subject, perhaps with wildcards.
+fn is_subject(text: &str) -> bool {
+    let count = text.split('.').count();
+    let is_wrong = |c: char| c.is_whitespace() || c.is_control();
+    let mut tokens = text.split('.').enumerate();
+    !text.contains(is_wrong)
+        && tokens.all(|(place, token)| !token.is_empty() && (token != ">" || place + 1 == count))
+}
+
+/// What is wrong with another broker as a source.
+fn mqtt_problem(mqtt: &MqttSourceConfig, url: &str) -> Option<String> {
     if !["mqtts://", "mqtt://"]
         .iter()
         .any(|scheme| url.starts_with(scheme))

@@ -3,11 +3,11 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::U32;
-use crate::{declare::options, listed::Listed};
+use crate::{declare::options, listed::Listed, setting::choice};
 
 options! {
-    /// An inlet: a process of its own publishes here what another MQTT broker sends it, and acknowledges each message there when this
-    /// broker has it. docs/operate/inlets.md.
+    /// An inlet: a process of its own publishes here what another MQTT broker or a stream of NATS gives it, and acknowledges each
+    /// message there when this broker has it. docs/operate/inlets.md.
     pub struct InletConfig {
         /// Its name, which no outlet has: 1 to 64 letters, digits, `.`, `_` or `-`, a letter or digit first.
         live "name" => name: Option<String>;
@@ -18,9 +18,10 @@ options! {
         live "retain" => retain: bool = true;
     }
 
-    /// Where the messages of an inlet come from.
+    /// Where the messages of an inlet come from: exactly one of the groups is set.
     pub struct InletSourceConfig {
         group "mqtt" => mqtt: MqttSourceConfig;
+        group "nats" => nats: NatsSourceConfig;
     }
 
     /// Another MQTT broker.
@@ -43,5 +44,46 @@ options! {
         live "retained" => retained: bool = true;
         /// How long the broker may take for an answer.
         live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
+    /// A stream of NATS: docs/operate/inlets-nats.md.
+    pub struct NatsSourceConfig {
+        /// The servers, each as `nats://HOST:PORT` or `tls://HOST:PORT`.
+        live "url" => url: Listed<String>;
+        /// The stream.
+        live "stream" => stream: Option<String>;
+        /// Subjects of the stream, also with `*` and `>`. Unset: all.
+        live "subject" => subject: Listed<String>;
+        /// The durable consumer of the stream, which is made if it is not there. Unset: `hmq-NAME`. What the stream has given, and what
+        /// not yet, belongs to it.
+        live "durable" => durable: Option<String>;
+        /// Where a consumer begins that is made.
+        live "deliver" => deliver: NatsDeliver = NatsDeliver::New;
+        /// The user there.
+        live "user" => user: Option<String>;
+        /// The password: the content of this file without white space at its end.
+        live "passwordFile" => password_file: Option<PathBuf>;
+        /// A token instead of a user: the content of this file without white space at its end.
+        live "tokenFile" => token_file: Option<PathBuf>;
+        /// Credentials instead of a user: a file of `nsc`, `.creds`, or one with the seed of an NKEY.
+        live "credentialsFile" => credentials_file: Option<PathBuf>;
+        /// Authorities that sign the servers' certificates, PEM. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// The inlet's own certificate for the servers, PEM, with those that sign it.
+        live "certFile" => cert_file: Option<PathBuf>;
+        /// The key of that certificate, PEM.
+        live "keyFile" => key_file: Option<PathBuf>;
+        /// How long a server may take for an answer.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+}
+
+choice! {
+    /// Where a consumer of NATS begins.
+    pub enum NatsDeliver {
+        /// With what is published from then on.
+        New = "new",
+        /// With what the stream has.
+        All = "all",
     }
 }

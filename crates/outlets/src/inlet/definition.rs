@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use config::{InletConfig, MqttSourceConfig};
+use config::{InletConfig, InletSourceConfig, MqttSourceConfig, NatsDeliver, NatsSourceConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::definition::BrokerDefinition;
+use crate::definition::{BrokerDefinition, NatsServersDefinition};
 
 /// An inlet: messages of another system are published at the node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub struct InletDefinition {
 pub enum SourceDefinition {
     /// Another MQTT broker.
     Mqtt(MqttSourceDefinition),
+    /// A stream of NATS.
+    Nats(NatsSourceDefinition),
 }
 
 /// Another MQTT broker, and the session there.
@@ -42,6 +44,21 @@ pub struct MqttSourceDefinition {
     pub retained: bool,
 }
 
+/// A stream of NATS, and the consumer there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NatsSourceDefinition {
+    /// The servers.
+    pub servers: NatsServersDefinition,
+    /// The stream.
+    pub stream: String,
+    /// Subjects, with wildcards; none: all of the stream.
+    pub subjects: Vec<String>,
+    /// The durable consumer.
+    pub durable: String,
+    /// Whether a new consumer begins with what the stream has.
+    pub is_from_beginning: bool,
+}
+
 impl InletDefinition {
     /// The definition of an inlet whose configuration was checked, without what only its node knows; `None`: it has no name or no
     /// source, which the check refuses.
@@ -50,7 +67,7 @@ impl InletDefinition {
         let name = inlet.name.clone()?;
         Some(Self {
             cluster: String::new(),
-            source: SourceDefinition::Mqtt(mqtt(&inlet.from.mqtt, &name)?),
+            source: source(&inlet.from, &name)?,
             topic: inlet.topic.clone(),
             retain: inlet.retain,
             name,
@@ -62,6 +79,7 @@ impl InletDefinition {
     pub fn filters(&self) -> &[String] {
         match &self.source {
             SourceDefinition::Mqtt(mqtt) => &mqtt.filters,
+            SourceDefinition::Nats(nats) => &nats.subjects,
         }
     }
 
@@ -70,6 +88,33 @@ impl InletDefinition {
     pub fn client_id(&self) -> String {
         format!("$outlet/{}/in", self.name)
     }
+}
+
+fn source(from: &InletSourceConfig, name: &str) -> Option<SourceDefinition> {
+    if from.nats.url.is_empty() {
+        return mqtt(&from.mqtt, name).map(SourceDefinition::Mqtt);
+    }
+    nats(&from.nats, name).map(SourceDefinition::Nats)
+}
+
+fn nats(nats: &NatsSourceConfig, name: &str) -> Option<NatsSourceDefinition> {
+    Some(NatsSourceDefinition {
+        servers: NatsServersDefinition {
+            urls: nats.url.iter().cloned().collect(),
+            user: nats.user.clone(),
+            password_file: nats.password_file.clone(),
+            token_file: nats.token_file.clone(),
+            credentials_file: nats.credentials_file.clone(),
+            ca_file: nats.ca_file.clone(),
+            cert_file: nats.cert_file.clone(),
+            key_file: nats.key_file.clone(),
+            timeout: nats.timeout,
+        },
+        stream: nats.stream.clone()?,
+        subjects: nats.subject.iter().cloned().collect(),
+        durable: (nats.durable.clone()).unwrap_or_else(|| format!("hmq-{name}")),
+        is_from_beginning: nats.deliver == NatsDeliver::All,
+    })
 }
 
 fn mqtt(mqtt: &MqttSourceConfig, name: &str) -> Option<MqttSourceDefinition> {

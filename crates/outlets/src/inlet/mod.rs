@@ -10,6 +10,7 @@
 mod definition;
 mod message;
 mod mqtt;
+mod nats;
 mod source;
 
 use std::io;
@@ -24,9 +25,12 @@ use outlet::{Inlet, InletAction, InletOptions, InletState, MessageNumber, NodeAn
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 
-pub use self::definition::{InletDefinition, MqttSourceDefinition, SourceDefinition};
+pub use self::definition::{
+    InletDefinition, MqttSourceDefinition, NatsSourceDefinition, SourceDefinition,
+};
 use self::message::{Message, Rules};
 pub(crate) use self::mqtt::MqttSource;
+pub(crate) use self::nats::NatsSource;
 pub use self::source::{Arrival, Intake, Source, Token};
 use crate::command::Command;
 use crate::lines::{Ended, FAREWELL, Lines, PATIENCE, REPORTS, now, tell};

@@ -70,7 +70,7 @@ struct Heard {
     due: Vec<Answer>,
     /// Of the messages that are not acknowledged, in their order.
     answers: VecDeque<(Token, Answer)>,
-    next: u64,
+    next: Token,
     subscribed: Option<Vec<ReasonCode>>,
     /// The connection is over, and why.
     ended: Option<String>,
@@ -243,8 +243,7 @@ impl Heard {
         match event {
             Event::Message(incoming) => {
                 let token = incoming.answer.map(|answer| {
-                    let token = Token(self.next);
-                    self.next += 1;
+                    let token = self.next.advance();
                     self.answers.push_back((token, answer));
                     token
                 });

@@ -6,8 +6,18 @@ use futures_util::future::BoxFuture;
 use outlet::{InletDrop, Item};
 
 /// What a message is acknowledged by: a number within its connection, ascending.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Token(pub u64);
+
+impl Token {
+    /// This one, for a message; what is left is the one for the next message.
+    #[must_use]
+    pub fn advance(&mut self) -> Self {
+        let token = *self;
+        self.0 += 1;
+        token
+    }
+}
 
 /// What has come from a source.
 #[derive(Debug)]

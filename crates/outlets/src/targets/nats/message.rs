@@ -10,41 +10,25 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use outlet::{Item, StandardProperties, Template};
 
 use crate::epoch::POSITION;
+use crate::nats::header::{
+    CONTENT_TYPE, CORRELATION, EXPIRES, PAYLOAD_FORMAT, RESPONSE_TOPIC, TOPIC, is_of_server,
+};
+use crate::path::{PATH, extended, mark};
 
 /// Bytes of the longest subject: with the reply subject and two numbers it has to go in a line of 4,096 bytes, the default of
 /// `max_control_line` of the server.
 const LONGEST_SUBJECT: usize = 3_000;
 
-/// The header with the topic.
-const TOPIC: &str = "hmq-topic";
-
-/// The header with the Content Type: NATS gives it no meaning, and its users know it from HTTP.
-const CONTENT_TYPE: &str = "Content-Type";
-
-/// The header with the Response Topic, which is a topic of the broker, and no subject of NATS.
-const RESPONSE_TOPIC: &str = "hmq-response-topic";
-
-/// The header with the Correlation Data in Base64.
-const CORRELATION: &str = "hmq-correlation";
-
-/// The header with the Payload Format Indicator, 0 or 1.
-const PAYLOAD_FORMAT: &str = "hmq-payload-format";
-
-/// The header with the Unix time in ms at which the message expires.
-const EXPIRES: &str = "hmq-expires";
-
 /// Headers that the outlet writes, which no User Property becomes.
-const OWN: [&str; 6] = [
+const OWN: [&str; 7] = [
     TOPIC,
+    PATH,
     POSITION,
     RESPONSE_TOPIC,
     CORRELATION,
     PAYLOAD_FORMAT,
     EXPIRES,
 ];
-
-/// Before the names of headers that JetStream obeys, in lower case.
-const OBEYED: &str = "nats-";
 
 /// What becomes of messages.
 #[derive(Debug)]
@@ -54,6 +38,10 @@ pub(super) struct Form {
     id: String,
     /// The stream that has to take them.
     stream: Option<String>,
+    /// This cluster, in paths.
+    cluster: String,
+    /// What messages have in their paths that this cluster's inlets have brought in from the same servers.
+    mark: String,
 }
 
 impl Form {
@@ -62,7 +50,7 @@ impl Form {
     pub(super) fn new(
         subject: Option<&str>,
         stream: Option<&str>,
-        (cluster, outlet): (&str, &str),
+        (cluster, outlet, address): (&str, &str, &str),
     ) -> Result<Self, String> {
         let subject = Template::parse(subject.unwrap_or("${topic}"));
         let subject = subject.map_err(|error| format!("subject: {error}"))?;
@@ -85,6 +73,8 @@ impl Form {
             subject,
             id: format!("{cluster}.{outlet}."),
             stream: stream.map(str::to_owned),
+            cluster: cluster.to_owned(),
+            mark: mark(cluster, address),
         })
     }
 
@@ -118,8 +108,15 @@ impl Form {
         Ok(subject)
     }
 
-    /// A message with its headers.
-    pub(super) fn message(&self, item: &Item) -> PublishMessage {
+    /// The clusters that a message has passed, with this one. `None`: it goes in a circle, or has passed too many.
+    pub(super) fn path(&self, item: &Item) -> Option<String> {
+        let pairs = item.properties.iter();
+        let pairs = pairs.map(|(name, value)| (&**name, &**value));
+        extended(pairs, &self.cluster, &self.mark, &self.cluster)
+    }
+
+    /// A message with its headers. `path`: that of [`Self::path`], which may have any characters.
+    pub(super) fn message(&self, item: &Item, path: &str) -> PublishMessage {
         let mut headers = HeaderMap::new();
         for (name, value) in &item.properties {
             let is_replaced = item.standard.content_type.is_some();
@@ -133,6 +130,7 @@ impl Form {
             }
         }
         headers.insert(TOPIC, visible(&item.topic));
+        headers.insert(PATH, visible(path));
         say(&item.standard, &mut headers);
         let mut position = None;
         if let Some(at) = item.position {
@@ -155,10 +153,7 @@ impl Form {
 
 /// Whether a User Property does not become a header, as the server or the outlet says something by that name.
 fn is_own(name: &str) -> bool {
-    let begins = name.get(..OBEYED.len());
-    name.is_empty()
-        || begins.is_some_and(|begins| begins.eq_ignore_ascii_case(OBEYED))
-        || OWN.iter().any(|own| own.eq_ignore_ascii_case(name))
+    name.is_empty() || is_of_server(name) || OWN.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// Adds what is said of a message beside its User Properties. A Content Type with a line end is no value of a header, and left out.
@@ -260,7 +255,7 @@ mod tests {
     }
 
     fn form(subject: Option<&str>) -> Result<Form, String> {
-        Form::new(subject, Some("PLANT"), ("c1", "bus"))
+        Form::new(subject, Some("PLANT"), ("c1", "bus", "n1"))
     }
 
     fn subject(template: &str, topic: &str) -> Result<String, String> {
@@ -298,7 +293,7 @@ mod tests {
             assert!(form(Some(wrong)).unwrap_err().starts_with("subject: "));
         }
         for wrong in ["", "a.b", "a b", "a\n", ">"] {
-            let made = Form::new(None, Some(wrong), ("c1", "bus"));
+            let made = Form::new(None, Some(wrong), ("c1", "bus", "n1"));
             assert!(made.unwrap_err().starts_with("stream: "));
         }
     }
@@ -331,7 +326,10 @@ mod tests {
                 response_topic: Some("re/ü\r\nNats-Rollup: all".into()),
                 correlation_data: Some(Bytes::from_static(b"\xff\r\n")),
             };
-            let message = form(None).unwrap().message(&item).outbound_message("s");
+            let message = form(None)
+                .unwrap()
+                .message(&item, "c1")
+                .outbound_message("s");
             let headers = message.headers.unwrap();
             let mut found: Vec<String> = headers
                 .iter()
@@ -347,6 +345,7 @@ mod tests {
         let own = [
             "hmq-correlation: /w0K",
             "hmq-expires: 1800000000000",
+            "hmq-path: c1",
             "hmq-payload-format: 1",
             "hmq-response-topic: re/%C3%BC%0D%0ANats-Rollup:%20all",
             "hmq-topic: a",
@@ -364,12 +363,13 @@ mod tests {
             ("Nats-Rollup", "all"),
             ("nats-msg-id", "1"),
             ("HMQ-position", "9.9"),
+            ("hmq-path", "me"),
             ("a b", "x"),
             ("a:b", "x"),
             ("", "x"),
             ("two", "x\r\ny"),
         ];
-        let message = form(None).unwrap().message(&item("a/ü", &properties));
+        let message = form(None).unwrap().message(&item("a/ü", &properties), "c1");
         let message = message.outbound_message("s");
         let headers = message.headers.unwrap();
         let mut found: Vec<(String, Vec<String>)> = headers
@@ -383,6 +383,7 @@ mod tests {
         let wanted = [
             ("Nats-Expected-Stream", vec!["PLANT"]),
             ("Nats-Msg-Id", vec!["c1.bus.3.14"]),
+            ("hmq-path", vec!["c1"]),
             ("hmq-position", vec!["3.14"]),
             ("hmq-topic", vec!["a/%C3%BC"]),
             ("unit", vec!["K", "°C"]),

@@ -2,67 +2,31 @@
 //!
 //! Up to [`OPEN`] messages are on their way at a time. Each has an identifier made of its position, so that a stream leaves out a second
 //! copy within its duplicate window.
-//!
-//! The library reconnects by itself, and would publish then what it has kept. So each connection belongs to one client of the library,
-//! which is refused to log in once more ([`Link`]): what is not acknowledged is the pump's to give again, in its order.
 
-mod login;
 mod message;
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::fmt;
-use std::future::ready;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::jetstream::context::{
-    Context, ContextBuilder, PublishAckFuture, PublishError, PublishErrorKind,
-};
+use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
-use async_nats::{AuthError, Client, ConnectErrorKind, ConnectOptions, Event};
 use outlet::{Delivery, Item, OpenError};
-use rustls::ClientConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use tokio::sync::watch;
-use tokio::time::timeout;
 
-use self::login::Login;
 use self::message::Form;
 use crate::definition::NatsDefinition;
-
-/// Messages that are not acknowledged yet, at most.
-const OPEN: usize = 1_000;
-
-/// Silence after which the server is asked whether it is there. After three such questions without an answer the connection is over.
-const SILENCE: Duration = Duration::from_secs(10);
+use crate::nats::{Link, OPEN, Servers};
+use crate::report::Count;
 
 #[derive(Debug)]
 pub(crate) struct NatsTarget {
     definition: NatsDefinition,
+    servers: Servers,
     form: Form,
-    /// Which server the next connection is tried with first.
-    server: usize,
     link: Option<Link>,
-}
-
-/// A connection.
-struct Link {
-    client: Client,
-    context: Context,
-    /// The last error that the server has told beside the acknowledgements.
-    said: watch::Receiver<Option<Arc<str>>>,
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
-    }
+    /// Messages that have been here before, or have passed too many clusters.
+    looped: Count,
 }
 
 impl NatsTarget {
@@ -73,22 +37,18 @@ impl NatsTarget {
         cluster: &str,
         outlet: &str,
     ) -> Result<Self, String> {
-        for url in &definition.urls {
-            check_url(url)?;
-        }
+        let servers = Servers::new(&definition.servers)?;
         let NatsDefinition {
             subject, stream, ..
         } = definition;
-        let form = Form::new(subject.as_deref(), stream.as_deref(), (cluster, outlet))?;
-        let target = Self {
+        let names = (cluster, outlet, &*servers.address());
+        Ok(Self {
             definition: definition.clone(),
-            form,
-            server: 0,
+            form: Form::new(subject.as_deref(), stream.as_deref(), names)?,
+            servers,
             link: None,
-        };
-        Login::read(definition)?;
-        target.tls()?;
-        Ok(target)
+            looped: Count(0),
+        })
     }
 
     pub(crate) async fn open(&mut self) -> Result<(), OpenError> {
@@ -97,100 +57,15 @@ impl NatsTarget {
             .map_err(|why| OpenError::Retry(why.into()))
     }
 
-    /// Tries one server after the other, each once.
+    /// Messages that were dropped since they went in a circle.
+    pub(crate) fn looped(&self) -> Count {
+        self.looped
+    }
+
     async fn connect(&mut self) -> Result<(), String> {
         self.link = None;
-        let count = self.definition.urls.len();
-        let share = u32::try_from(count).map_or(Duration::ZERO, |n| self.definition.timeout / n);
-        let mut why = "there is no server".to_owned();
-        for _ in 0..count {
-            let url = &self.definition.urls[self.server % count];
-            let attempt = timeout(share, self.attempt(url, share));
-            match attempt.await {
-                Ok(Ok(link)) => {
-                    self.link = Some(link);
-                    return Ok(());
-                }
-                Ok(Err(error)) => why = format!("{url}: {error}"),
-                Err(_) => why = format!("{url}: the server does not answer in time"),
-            }
-            self.server += 1;
-        }
-        Err(why)
-    }
-
-    async fn attempt(&self, url: &str, longest: Duration) -> Result<Link, String> {
-        let login = Login::read(&self.definition)?;
-        let is_begun = Arc::new(AtomicBool::new(false));
-        let begun = Arc::clone(&is_begun);
-        let (tell, said) = watch::channel(None);
-        let mut options = ConnectOptions::with_auth_callback(move |nonce| {
-            ready(match begun.load(Ordering::Relaxed) {
-                false => login.auth(&nonce),
-                true => Err(AuthError::new("the connection is over")),
-            })
-        })
-        .event_callback(move |event| {
-            if let Event::ServerError(error) = event {
-                tell.send_replace(Some(error.to_string().into()));
-            }
-            ready(())
-        })
-        .name("heraldmq")
-        .connection_timeout(longest)
-        .request_timeout(Some(self.definition.timeout))
-        .ping_interval(SILENCE)
-        .client_capacity(OPEN)
-        .ignore_discovered_servers()
-        .max_reconnects(1);
-        if let Some(tls) = self.tls()? {
-            // A server without TLS is none that has the certificate.
-            options = options.tls_client_config(tls).require_tls(true);
-        }
-        let connected = options.connect(url).await;
-        is_begun.store(true, Ordering::Relaxed);
-        let client = connected.map_err(|error| match error.kind() {
-            ConnectErrorKind::AuthorizationViolation => {
-                format!("the server refuses the login: {error}")
-            }
-            ConnectErrorKind::TimedOut => "the server does not answer in time".to_owned(),
-            _ => error.to_string(),
-        })?;
-        let context = ContextBuilder::new()
-            .timeout(self.definition.timeout)
-            .max_ack_inflight(OPEN)
-            .build(client.clone());
-        Ok(Link {
-            client,
-            context,
-            said,
-        })
-    }
-
-    /// How TLS is spoken; `None`: not at all, unless the server wants it. Reads the files again, as they may have been replaced.
-    fn tls(&self) -> Result<Option<ClientConfig>, String> {
-        let NatsDefinition {
-            urls,
-            ca_file,
-            cert_file,
-            key_file,
-            ..
-        } = &self.definition;
-        let is_wanted = urls.iter().any(|url| url.starts_with("tls://"));
-        if !is_wanted && ca_file.is_none() && cert_file.is_none() && key_file.is_none() {
-            return Ok(None);
-        }
-        let authorities = http_client::authorities(ca_file.as_deref())?;
-        let mut config = http_client::tls_client(authorities);
-        match (cert_file, key_file) {
-            (Some(certificate), Some(key)) => {
-                let own = own_certificate(certificate, key, &config)?;
-                config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own));
-            }
-            (None, None) => {}
-            _ => return Err("`certFile` and `keyFile` go together".to_owned()),
-        }
-        Ok(Some(config))
+        self.link = Some(self.servers.connect().await?);
+        Ok(())
     }
 
     pub(crate) async fn deliver(&mut self, batch: &[Arc<Item>]) -> Delivery {
@@ -217,7 +92,7 @@ impl NatsTarget {
         progress.delivery()
     }
 
-    async fn publish(&self, link: &mut Link, batch: &[Arc<Item>]) -> Progress {
+    async fn publish(&mut self, link: &mut Link, batch: &[Arc<Item>]) -> Progress {
         let mut progress = Progress::default();
         let mut open: VecDeque<(usize, PublishAckFuture)> = VecDeque::with_capacity(OPEN);
         let mut rest = batch.iter().enumerate();
@@ -227,6 +102,11 @@ impl NatsTarget {
                 && open.len() < OPEN
                 && let Some((place, item)) = rest.next()
             {
+                let Some(path) = self.form.path(item) else {
+                    self.looped.0 += 1;
+                    progress.done.push(place);
+                    continue;
+                };
                 let subject = match self.form.subject(item) {
                     Ok(subject) => subject,
                     Err(why) => {
@@ -234,7 +114,9 @@ impl NatsTarget {
                         continue;
                     }
                 };
-                let sent = link.context.send_publish(subject, self.form.message(item));
+                let sent = link
+                    .context
+                    .send_publish(subject, self.form.message(item, &path));
                 match sent.await {
                     Ok(ack) => open.push_back((place, ack)),
                     Err(error) => self.handle_error(&mut progress, (place, item), &error),
@@ -367,54 +249,9 @@ fn is_silent(error: &PublishError) -> bool {
     )
 }
 
-fn check_url(url: &str) -> Result<(), String> {
-    let rest = url
-        .strip_prefix("nats://")
-        .or_else(|| url.strip_prefix("tls://"));
-    let is_place = |rest: &&str| !rest.is_empty() && !rest.contains(['/', '@', '?', '#']);
-    if rest.filter(is_place).is_none() || url.parse::<async_nats::ServerAddr>().is_err() {
-        return Err(format!(
-            "{url} is no nats://HOST:PORT or tls://HOST:PORT, without path, user name and password"
-        ));
-    }
-    Ok(())
-}
-
-fn own_certificate(
-    certificate: &Path,
-    key: &Path,
-    config: &ClientConfig,
-) -> Result<CertifiedKey, String> {
-    let named = |path: &Path, why: String| format!("{}: {why}", path.display());
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| named(certificate, error.to_string()))?;
-    let private = PrivateKeyDer::from_pem_file(key);
-    let private = private.map_err(|error| named(key, error.to_string()))?;
-    CertifiedKey::from_der(chain, private, config.crypto_provider())
-        .map_err(|error| named(certificate, error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_name_a_server() {
-        for right in ["nats://n1:4222", "tls://n1", "nats://[::1]:4222"] {
-            assert_eq!(check_url(right), Ok(()));
-        }
-        for wrong in [
-            "n1:4222",
-            "ws://n1",
-            "nats://",
-            "nats://u:p@n1",
-            "nats://n1/x",
-            "nats://n1:x",
-        ] {
-            check_url(wrong).unwrap_err();
-        }
-    }
 
     #[test]
     fn what_the_stream_has_is_told_beside_what_it_is_to_be_given_again() {

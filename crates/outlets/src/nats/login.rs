@@ -1,11 +1,11 @@
-//! Who the outlet is for a NATS server: a user with a password, a token, or a key that signs what the server gives.
+//! Who an outlet or an inlet is for a NATS server: a user with a password, a token, or a key that signs what the server gives.
 
 use std::fmt;
 
 use async_nats::{Auth, AuthError};
 use nkeys::KeyPair;
 
-use crate::definition::NatsDefinition;
+use crate::definition::NatsServersDefinition;
 use crate::secret::read_secret;
 
 /// Before the token in a file of credentials, in the line before it.
@@ -42,8 +42,8 @@ impl Login {
     ///
     /// # Errors
     /// More than one way is named, or half of one; a file cannot be read, or has nothing that fits.
-    pub(super) fn read(definition: &NatsDefinition) -> Result<Self, String> {
-        let NatsDefinition {
+    pub(super) fn read(definition: &NatsServersDefinition) -> Result<Self, String> {
+        let NatsServersDefinition {
             user,
             password_file,
             token_file,
