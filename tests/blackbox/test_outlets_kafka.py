@@ -67,7 +67,8 @@ def test_records_have_key_and_headers_and_the_order_of_their_key(server, topic):
         running(broker, "log")
         with broker.client() as client:
             properties = [("unit", "K"), ("unit", "°C"), ("two", "a\r\nb"), ("HMQ-topic", "x"), ("hmq-position", "9.9")]
-            client.published("plant/a", b"\xff\x00", qos=2, props={"user_property": properties})
+            standard = {"content_type": "text/x", "response_topic": "re/ü", "correlation_data": b"\xff\x00"}
+            client.published("plant/a", b"\xff\x00", qos=2, props={"user_property": properties, **standard})
             client.published("plant/empty", b"", qos=1)
             for number in range(300):
                 client.published(f"plant/{number % 7}", f"{number}".encode(), qos=1)
@@ -79,9 +80,11 @@ def test_records_have_key_and_headers_and_the_order_of_their_key(server, topic):
         (first,), (empty,) = by_key.pop(b"plant/a"), by_key.pop(b"plant/empty")
         assert (first.value, empty.value) == (b"\xff\x00", b"")
         names = [name for name, _ in first.headers]
-        assert names == ["unit", "unit", "two", "hmq-topic", "hmq-position"]
+        assert names[:5] == ["unit", "unit", "two", "hmq-topic", "hmq-path"]
+        assert names[5:] == ["content-type", "hmq-response-topic", "hmq-correlation", "hmq-position"]
         assert [value for _, value in first.headers[:4]] == [b"K", "°C".encode(), b"a\r\nb", b"plant/a"]
-        incarnation, sequence = first.headers[4][1].decode().split(".")
+        assert [value for _, value in first.headers[5:8]] == [b"text/x", "re/ü".encode(), b"\xff\x00"]
+        incarnation, sequence = first.headers[8][1].decode().split(".")
         assert dict(empty.headers)["hmq-position"].decode() == f"{incarnation}.{int(sequence) + 1}"
         for number in range(7):
             of_key = by_key.pop(f"plant/{number}".encode())

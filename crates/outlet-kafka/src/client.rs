@@ -228,6 +228,13 @@ pub(crate) fn settings(
     Ok(config)
 }
 
+/// What tells servers from others.
+pub(crate) fn address(servers: &[String]) -> String {
+    let mut servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+    servers.sort_unstable();
+    servers.join(",")
+}
+
 /// The settings of each connection.
 fn connection(definition: &KafkaDefinition) -> Result<ClientConfig, String> {
     let text = |path: &std::path::Path| {

@@ -13,13 +13,16 @@
 
 mod client;
 mod exact;
+mod header;
 mod record;
 mod target;
 
 use std::io::{self, Read as _};
 use std::process::ExitCode;
 
-use outlets::{Connectors, Definition, Ended, Target, TargetDefinition, Transfer};
+use outlets::{
+    Connectors, Definition, Ended, InletDefinition, Source, Target, TargetDefinition, Transfer,
+};
 
 use self::target::KafkaTarget;
 
@@ -36,6 +39,10 @@ impl Connectors for Kafka {
             TargetDefinition::Kafka(kafka) => Ok(Box::new(KafkaTarget::new(definition, kafka)?)),
             _ => Err("this program is for outlets to Kafka only".to_owned()),
         }
+    }
+
+    fn source(&self, _: &InletDefinition) -> Result<Box<dyn Source>, String> {
+        Err("this program is for outlets to Kafka only".to_owned())
     }
 }
 

@@ -3,15 +3,18 @@
 //! Clients decide what stands in MQTT topics, payloads and User Properties. None of that may reach topics of Kafka that the template does
 //! not mean, nor say in a header what the outlet says.
 
-use outlet::{Item, Template};
+use outlet::{Item, StandardProperties, Template};
 use outlets::POSITION;
+use outlets::path::{PATH, extended, mark};
 use rdkafka::message::{Header, OwnedHeaders};
+
+use crate::header::{CONTENT_TYPE, CORRELATION, EXPIRES, PAYLOAD_FORMAT, RESPONSE_TOPIC, TOPIC};
 
 /// Bytes of the longest name of a topic.
 const LONGEST_TOPIC: usize = 249;
 
-/// The header with the MQTT topic.
-const TOPIC: &str = "hmq-topic";
+/// Headers that an outlet writes at most.
+const OWN: usize = 8;
 
 /// Before the names of topics that Kafka keeps for itself, such as `__consumer_offsets`.
 const INTERNAL: &str = "__";
@@ -25,12 +28,19 @@ pub(crate) struct Form {
     key: Template,
     /// The topic that messages must not have.
     positions: String,
+    /// This cluster, in paths.
+    cluster: String,
+    /// What messages have in their paths that this cluster's inlets have brought in from the same servers.
+    mark: String,
 }
 
 impl Form {
     /// # Errors
     /// One of them is no template, or the topic has a character that topics of Kafka do not have.
-    pub(crate) fn new(topic: &str, key: &str, positions: &str) -> Result<Self, String> {
+    pub(crate) fn new(
+        (topic, key, positions): (&str, &str, &str),
+        (cluster, address): (&str, &str),
+    ) -> Result<Self, String> {
         if !is_topic(positions) {
             return Err(format!(
                 "positionsTopic: {positions:?} is no topic of Kafka for messages"
@@ -63,6 +73,8 @@ impl Form {
             fixed,
             key,
             positions: positions.to_owned(),
+            cluster: cluster.to_owned(),
+            mark: mark(cluster, address),
         })
     }
 
@@ -106,11 +118,21 @@ impl Form {
         Ok(topic)
     }
 
-    /// Whether a message can be a record.
+    /// The clusters that a message has passed, with this one. `None`: it goes in a circle, or has passed too many.
+    pub(crate) fn path(&self, item: &Item) -> Option<String> {
+        let pairs = item.properties.iter();
+        let pairs = pairs.map(|(name, value)| (&**name, &**value));
+        extended(pairs, &self.cluster, &self.mark, &self.cluster)
+    }
+
+    /// Whether a message can be a record, or is dropped as it goes in a circle.
     ///
     /// # Errors
     /// As those of [`Self::topic`] and [`Self::key`].
     pub(crate) fn check(&self, item: &Item) -> Result<(), String> {
+        if self.path(item).is_none() {
+            return Ok(());
+        }
         self.topic(item)?;
         self.key(item).map(drop)
     }
@@ -123,11 +145,13 @@ impl Form {
         self.key.render(item).map_err(|error| error.to_string())
     }
 
-    /// The headers of a message: its User Properties in their order, and behind them those of the outlet.
-    pub(crate) fn headers(item: &Item) -> OwnedHeaders {
-        let theirs = item.properties.iter();
-        let theirs = theirs.filter(|(name, _)| is_theirs(name));
-        let mut headers = OwnedHeaders::new_with_capacity(item.properties.len() + 2);
+    /// The headers of a message: its User Properties in their order, and behind them those of the outlet. `path`: that of [`Self::path`].
+    pub(crate) fn headers(item: &Item, path: &str) -> OwnedHeaders {
+        let has_type = item.standard.content_type.is_some();
+        let theirs = item.properties.iter().filter(|(name, _)| {
+            is_theirs(name) && !(has_type && name.eq_ignore_ascii_case(CONTENT_TYPE))
+        });
+        let mut headers = OwnedHeaders::new_with_capacity(item.properties.len() + OWN);
         for (key, value) in theirs {
             let value = Some(value.as_bytes());
             headers = headers.insert(Header { key, value });
@@ -136,6 +160,11 @@ impl Form {
             key: TOPIC,
             value: Some(item.topic.as_bytes()),
         });
+        headers = headers.insert(Header {
+            key: PATH,
+            value: Some(path.as_bytes()),
+        });
+        headers = said(&item.standard, headers);
         if let Some(position) = item.position {
             let value = Some(&position.to_string());
             headers = headers.insert(Header {
@@ -145,6 +174,29 @@ impl Form {
         }
         headers
     }
+}
+
+/// Adds what is said of a message beside its User Properties.
+fn said(standard: &StandardProperties, mut headers: OwnedHeaders) -> OwnedHeaders {
+    let expires = standard.expires.map(|expires| expires.0.to_string());
+    let is_utf8 = standard.is_utf8.map(|is_utf8| match is_utf8 {
+        true => "1",
+        false => "0",
+    });
+    let content_type = standard.content_type.as_deref().map(str::as_bytes);
+    let response_topic = standard.response_topic.as_deref().map(str::as_bytes);
+    for (key, value) in [
+        (CONTENT_TYPE, content_type),
+        (RESPONSE_TOPIC, response_topic),
+        (CORRELATION, standard.correlation_data.as_deref()),
+        (PAYLOAD_FORMAT, is_utf8.map(str::as_bytes)),
+        (EXPIRES, expires.as_deref().map(str::as_bytes)),
+    ] {
+        if value.is_some() {
+            headers = headers.insert(Header { key, value });
+        }
+    }
+    headers
 }
 
 /// Whether a User Property becomes a header: what begins with `hmq-` is the outlet's, and the library takes no NUL.
@@ -165,6 +217,7 @@ fn is_allowed(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use outlet::{Incarnation, Milliseconds, Position, Sequence};
     use rdkafka::message::Headers as _;
 
@@ -185,13 +238,16 @@ mod tests {
             properties: properties
                 .map(|(name, value)| ((*name).into(), (*value).into()))
                 .collect(),
+            standard: StandardProperties::default(),
         }
     }
 
+    fn form(topic: &str, key: &str) -> Result<Form, String> {
+        Form::new((topic, key, "positions"), ("me", "k1:9092"))
+    }
+
     fn topic(template: &str, of: &str) -> Result<String, String> {
-        Form::new(template, "k", "positions")
-            .unwrap()
-            .topic(&item(of, &[]))
+        form(template, "k").unwrap().topic(&item(of, &[]))
     }
 
     #[test]
@@ -232,28 +288,58 @@ mod tests {
             ("positions", "positions"),
             ("${nothing}", "nothing"),
         ] {
-            let said = Form::new(template, "k", "positions").unwrap_err();
+            let said = form(template, "k").unwrap_err();
             assert!(said.starts_with("topic: ") && said.contains(why), "{said}");
         }
-        let said = Form::new("a", "${nothing}", "positions").unwrap_err();
+        let said = form("a", "${nothing}").unwrap_err();
         assert!(said.starts_with("key: "), "{said}");
     }
 
     #[test]
     fn headers_are_those_of_the_publisher_and_then_those_of_the_outlet() {
-        let item = item("a/ü", &[("u", "1"), ("HMQ-topic", "x"), ("u", "ü\r\n")]);
-        let headers = Form::headers(&item);
+        let properties = [
+            ("u", "1"),
+            ("HMQ-topic", "x"),
+            ("u", "ü\r\n"),
+            ("Content-Type", "y"),
+        ];
+        let mut item = item("a/ü", &properties);
+        item.standard = StandardProperties {
+            is_utf8: Some(true),
+            expires: Some(Milliseconds(7)),
+            content_type: Some("text/x".into()),
+            response_topic: Some("re/ü".into()),
+            correlation_data: Some(Bytes::from_static(b"\xff\x00")),
+        };
+        let headers = Form::headers(&item, "you,me");
         let found: Vec<_> = headers
             .iter()
-            .map(|header| (header.key, String::from_utf8(header.value.unwrap().into())))
-            .map(|(key, value)| (key, value.unwrap()))
+            .map(|header| (header.key, header.value.unwrap()))
             .collect();
-        let wanted = [
-            ("u", "1"),
-            ("u", "ü\r\n"),
-            ("hmq-topic", "a/ü"),
-            ("hmq-position", "3.14"),
+        let wanted: [(&str, &[u8]); 10] = [
+            ("u", b"1"),
+            ("u", "ü\r\n".as_bytes()),
+            ("hmq-topic", "a/ü".as_bytes()),
+            ("hmq-path", b"you,me"),
+            ("content-type", b"text/x"),
+            ("hmq-response-topic", "re/ü".as_bytes()),
+            ("hmq-correlation", b"\xff\x00"),
+            ("hmq-payload-format", b"1"),
+            ("hmq-expires", b"7"),
+            ("hmq-position", b"3.14"),
         ];
-        assert_eq!(found, wanted.map(|(key, value)| (key, value.to_owned())));
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn what_was_here_or_has_come_from_the_same_servers_goes_in_a_circle() {
+        let form = form("${topic}", "k").unwrap();
+        let path = |passed: &str| form.path(&item("a.b", &[("hmq-path", passed)]));
+        assert_eq!(path("you").as_deref(), Some("you,me"));
+        assert_eq!(path("me"), None);
+        assert_eq!(path(&mark("me", "K1:9092")), None);
+        // What is dropped is not refused as well.
+        assert!(form.check(&item("a.b", &[("hmq-path", "me")])).is_ok());
+        assert!(form.check(&item("a.b", &[])).is_err());
     }
 }

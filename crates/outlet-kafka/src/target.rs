@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use outlet::{Delivery, Item, OpenError, Position, Refusal};
-use outlets::{Definition, Epoch, KafkaDefinition, Size, Target};
+use outlets::{Count, Definition, Epoch, KafkaDefinition, Size, Target};
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::ToBytes as _;
 use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Producer, Retired, Told, settings};
+use crate::client::{Producer, Retired, Told, address, settings};
 use crate::exact::{Ledger, fences, in_words, is_fenced};
 use crate::record::Form;
 
-/// Reasons that the dead letters of a batch name at most.
+/// Reasons that the dead letters of a transaction name at most.
 const MOST_REASONS: usize = 4;
 
 /// Topics that one producer has seen at most: the library keeps something of each, and clients may choose them.
@@ -44,6 +44,8 @@ pub(crate) struct KafkaTarget {
     /// Those that the producer has seen.
     topics: BTreeSet<String>,
     retired: Retired,
+    /// Messages that were dropped as they went in a circle.
+    looped: Count,
 }
 
 impl KafkaTarget {
@@ -53,7 +55,10 @@ impl KafkaTarget {
         let target = Self {
             definition: kafka.clone(),
             batch_bytes: outlet.batch_bytes,
-            form: Form::new(&kafka.topic, &kafka.key, &kafka.positions_topic)?,
+            form: Form::new(
+                (&kafka.topic, &kafka.key, &kafka.positions_topic),
+                (&outlet.cluster, &address(&kafka.servers)),
+            )?,
             ledger: kafka
                 .exactly_once
                 .then(|| Ledger::new(&kafka.positions_topic, &outlet.cluster, &outlet.name)),
@@ -61,6 +66,7 @@ impl KafkaTarget {
             producer: None,
             topics: BTreeSet::new(),
             retired: Retired::default(),
+            looped: Count(0),
         };
         // The library reads certificates and keys here; it connects, and is left at once.
         let mut settings = target.settings()?;
@@ -147,6 +153,7 @@ impl KafkaTarget {
             }
         }
         self.producer = Some(producer);
+        self.looped.0 += progress.looped;
         if progress.is_over {
             self.give_up();
         }
@@ -220,15 +227,20 @@ impl KafkaTarget {
             false => native.commit_transaction(time),
         });
         match ended.await {
-            Ok(Ok(())) if !is_refused => Ok(()),
+            Ok(Ok(())) if !is_refused => {
+                self.looped.0 += progress.looped;
+                Ok(())
+            }
             Ok(Ok(())) => {
-                progress.refusals.extend(large.first().map(|_| too_large()));
+                if !large.is_empty() {
+                    progress.refuse(0, too_large());
+                }
                 Err(Delivery::Refused {
                     which: match batch.len() {
                         1 => Refusal::At(0),
                         _ => Refusal::One,
                     },
-                    why: progress.refusals.join("; or ").into(),
+                    why: progress.refusals().into(),
                 })
             }
             Ok(Err(error)) => Err(failure(&error)),
@@ -267,6 +279,11 @@ impl KafkaTarget {
         let mut open = 0;
         for &place in places {
             let item = &batch[place];
+            let Some(path) = self.form.path(item) else {
+                progress.looped += 1;
+                progress.done.push(place);
+                continue;
+            };
             let formed = self
                 .form
                 .topic(item)
@@ -281,7 +298,7 @@ impl KafkaTarget {
             let record = BaseRecord::with_opaque_to(&topic, place)
                 .key(&key)
                 .payload(item.payload.to_bytes())
-                .headers(Form::headers(item))
+                .headers(Form::headers(item, &path))
                 .timestamp(i64::try_from(item.received.0).unwrap_or(i64::MAX));
             match producer.native.send(record) {
                 Ok(()) => open += 1,
@@ -355,6 +372,10 @@ impl Target for KafkaTarget {
 
     fn deliver<'a>(&'a mut self, batch: &'a [Arc<Item>]) -> BoxFuture<'a, Delivery> {
         self.publish(batch).boxed()
+    }
+
+    fn looped(&self) -> Count {
+        self.looped
     }
 
     fn probe(&mut self) -> BoxFuture<'_, Result<String, String>> {
@@ -490,9 +511,10 @@ fn later(why: String) -> Delivery {
 #[derive(Debug, Default)]
 struct Progress {
     done: Vec<usize>,
-    refused: Vec<usize>,
-    /// Why, without repetition.
-    refusals: Vec<String>,
+    /// Their places, and why.
+    refused: Vec<(usize, Arc<str>)>,
+    /// How many are dropped as they go in a circle.
+    looped: u64,
     /// Why at least one message is to be tried again.
     again: Option<String>,
     /// The producer is not to be used any more.
@@ -503,10 +525,18 @@ struct Progress {
 
 impl Progress {
     fn refuse(&mut self, place: usize, why: String) {
-        self.refused.push(place);
-        if self.refusals.len() < MOST_REASONS && !self.refusals.contains(&why) {
-            self.refusals.push(why);
+        self.refused.push((place, why.into()));
+    }
+
+    /// Why messages are refused, without repetition.
+    fn refusals(&self) -> String {
+        let mut reasons: Vec<&str> = Vec::new();
+        for (_, why) in &self.refused {
+            if reasons.len() < MOST_REASONS && !reasons.contains(&&**why) {
+                reasons.push(why);
+            }
         }
+        reasons.join("; or ")
     }
 
     fn later(&mut self, why: String, is_over: bool) {
@@ -519,7 +549,7 @@ impl Progress {
     /// What the pump is told. A message that was refused beside one that is tried again is tried again, too.
     fn delivery(mut self, count: usize) -> Delivery {
         self.done.sort_unstable();
-        self.refused.sort_unstable();
+        self.refused.sort_unstable_by_key(|(place, _)| *place);
         match (self.again, self.refused.is_empty()) {
             // All was there when the time was over.
             (Some(_), _) if self.done.len() == count => Delivery::All,
@@ -530,8 +560,6 @@ impl Progress {
             },
             (None, false) => Delivery::Except {
                 refused: self.refused,
-                // The dead letters of a batch have one text.
-                why: self.refusals.join("; or ").into(),
             },
             (None, true) => Delivery::All,
         }

@@ -22,7 +22,7 @@ mod kafka_definition;
 mod lines;
 mod link;
 mod nats;
-mod path;
+pub mod path;
 mod process;
 mod program;
 mod properties;

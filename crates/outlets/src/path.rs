@@ -7,7 +7,7 @@
 use aws_lc_rs::digest::{SHA256, digest};
 
 /// The User Property.
-pub(crate) const PATH: &str = "hmq-path";
+pub const PATH: &str = "hmq-path";
 
 /// A message that has passed so many clusters goes no further, nor one with so many marks.
 const LONGEST_PATH: usize = 8;
@@ -16,7 +16,8 @@ const LONGEST_PATH: usize = 8;
 const MARK: char = '~';
 
 /// The mark of the messages that an inlet of a cluster has brought in. `address`: host and port of the broker that they came from.
-pub(crate) fn mark(cluster: &str, address: &str) -> String {
+#[must_use]
+pub fn mark(cluster: &str, address: &str) -> String {
     let text = format!("{cluster} {}", address.to_ascii_lowercase());
     let digest = digest(&SHA256, text.as_bytes());
     let first = digest.as_ref().iter().take(6);
@@ -26,7 +27,8 @@ pub(crate) fn mark(cluster: &str, address: &str) -> String {
 
 /// The path of a message with `added` behind it: the name of this cluster, if an outlet sends the message on, or the mark of an
 /// inlet. `None`: the message has been in this cluster before, has come from the broker of this mark, or has passed as many as it may.
-pub(crate) fn extended<'a>(
+#[must_use]
+pub fn extended<'a>(
     mut properties: impl Iterator<Item = (&'a str, &'a str)>,
     cluster: &str,
     mark: &str,
