@@ -13,6 +13,7 @@ use store_state::session::SessionReply;
 use crate::backpressure::throttle::Receivers;
 use crate::clients::message::Done;
 use crate::connect::taking::{Settling, Taking};
+use crate::inbox::asked;
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
 use crate::retained;
@@ -47,14 +48,8 @@ pub(crate) enum Pending {
     Unsubscribe { key: Key, part: Vec<Box<str>> },
     /// Subscriptions that a client may not have any more.
     Revoke { key: Key, filters: Vec<Box<str>> },
-    /// A PUBREC of a client.
-    Receipt { key: Key, sequence: u64 },
-    /// A PUBREL of a client: so many shards are still to forget its publication.
-    Release {
-        key: Key,
-        packet_id: PacketId,
-        left: usize,
-    },
+    /// For inboxes.
+    Inbox(asked::Asked),
     /// For the replay of retained messages.
     Retained(retained::asked::Asked),
     /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
@@ -67,8 +62,6 @@ pub(crate) enum Pending {
         /// The replay of retained messages waits as well.
         replays: bool,
     },
-    /// The inbox of a session that has ended.
-    Removal { client: Box<str>, epoch: u64 },
     /// The end of a connection, which a shutdown waits for. `closes`: a connection whose client has sent
     /// DISCONNECT, and which is closed when its end is recorded.
     Disconnect { closes: Option<ConnectionId> },

@@ -40,6 +40,8 @@ pub struct BrokerStats {
     pub takeovers: Counter,
     /// CONNECT packets refused because a node that had the client did not answer in time.
     pub takeover_timeouts: Counter,
+    /// Answers and pages of the store for connections that were over, or for another connection of the session.
+    pub stale_answers: Counter,
     /// Connections broken after DISCONNECT, because its record took too long.
     pub disconnect_timeouts: Counter,
     /// CONNECTs refused because the client identifier has a session of another user.

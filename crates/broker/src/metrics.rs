@@ -91,7 +91,7 @@ type Encoded = Result<(), std::fmt::Error>;
 type Described<S> = (&'static str, &'static str, fn(&S) -> &Counter);
 
 /// Counters of the MQTT side.
-const BROKER: [Described<BrokerStats>; 33] = [
+const BROKER: [Described<BrokerStats>; 34] = [
     ("packets_received", "Control packets received", |s| {
         &s.packets_in
     }),
@@ -137,6 +137,11 @@ const BROKER: [Described<BrokerStats>; 33] = [
         "takeover_timeouts",
         "CONNECT packets refused because a node that had the client did not answer in time",
         |s| &s.takeover_timeouts,
+    ),
+    (
+        "stale_answers",
+        "Answers and pages of the store for connections that were over",
+        |s| &s.stale_answers,
     ),
     (
         "disconnect_timeouts",

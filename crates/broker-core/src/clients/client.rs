@@ -2,11 +2,13 @@
 
 use mqtt_session::Session;
 use net_api::ConnectionId;
+use store_state::api::Store;
+use store_state::inbox::SessionName;
 
 use super::rare::Rare;
 use crate::backpressure::held::Earned;
-use crate::connect::inbox::{Inbox, Stored};
 use crate::connect::login_stage::LoggedIn;
+use crate::inbox::{Epoch, Inbox, InboxNumber, Stored};
 use crate::rights::access::Access;
 use crate::session::lingering::Kept;
 
@@ -85,14 +87,22 @@ impl Client {
         matches!(self.rare.get().kept.as_deref(), Some(Kept::Here(_)))
     }
 
+    /// What the inbox shard knows its session by, and the epoch of its connection; `None`: the session is not durable.
+    pub(crate) fn inbox_name(&self, store: &impl Store) -> Option<(SessionName, Epoch)> {
+        let stored = self.stored.as_ref()?;
+        let InboxNumber(number) = stored.inbox()?.number();
+        let name = store.session_name(self.session.client_id(), number);
+        Some((name, stored.epoch()))
+    }
+
     /// A durable session's inbox.
     pub(crate) fn inbox(&mut self) -> Option<&mut Inbox> {
-        self.stored.as_mut()?.inbox.as_mut()
+        self.stored.as_mut()?.inbox_mut()
     }
 
     /// The same, with the session.
     pub(crate) fn inbox_and_session(&mut self) -> Option<(&mut Inbox, &Session)> {
-        let inbox = self.stored.as_mut()?.inbox.as_mut()?;
+        let inbox = self.stored.as_mut()?.inbox_mut()?;
         Some((inbox, &self.session))
     }
 }

@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 
-use hashing::HashMap;
 use mqtt_proto::{Connect, LastWill, MessageBody, ReasonCode, SubscriptionFilter};
 use mqtt_session::{
     ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp, Wanted,
@@ -18,26 +17,25 @@ use mqtt_session::{
 };
 use net_api::Key;
 use peer_protocol::{Asker, Older};
-use store_state::api::{Failure, Read, Store as _};
+use store_state::api::{Failure, Store as _};
 use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
 use store_state::session::{
     ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
 };
 
 use crate::clients::{LoopIo, dismiss};
-use crate::connect::inbox::{CREDIT, Elsewhere, Inbox, Stored};
 use crate::connect::joining::{ClaimStage, Joining, Waiter};
 use crate::connect::own_clients;
 use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::ClientLoop;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::excerpt::excerpt;
+use crate::inbox::{Attachment, Epoch, InboxNumber, Inboxes, Sequence, Stored};
 use crate::key::SessionKey;
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
 use crate::rim::Rim;
 use crate::routes::Routes;
-use crate::session::catching_up::CatchingUp;
 
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT concerns the store.
@@ -480,7 +478,7 @@ impl<R: Rim> ClientLoop<R> {
                 .unreleased
                 .forget(client.session.client_id(), epoch);
         }
-        client.stored = epoch.map(|epoch| Box::new(Stored { epoch, inbox: None }));
+        client.stored = epoch.map(|epoch| Box::new(Stored::without_inbox(Epoch(epoch))));
         if client.stored.is_none() {
             self.count_session(key);
         }
@@ -544,7 +542,6 @@ impl<R: Rim> ClientLoop<R> {
                 Replay::resumed(owed, &subscriptions).map(Box::new),
             );
         }
-        let slot = self.base.node.store().inbox_slot(&client_id);
         let restored = Restored {
             subscriptions: subscriptions.into_iter().map(subscription).collect(),
             received: received.clone(),
@@ -577,37 +574,17 @@ impl<R: Rim> ClientLoop<R> {
             .node
             .quotas
             .handle_connected(client.confirmed_user(), &client.session);
-        let long_name = self.base.node.store().client_name(&client_id);
-        let inbox = Inbox {
-            slot,
-            shards: self.base.node.store().inbox_shards(),
-            number: inbox,
-            long_name: Some(long_name).filter(|name| name.as_str() != &*client_id),
-            incarnation,
-            sent,
-            next: first,
-            credit: CREDIT,
-            elsewhere: Elsewhere {
-                known: HashMap::default(),
-                unknown: received,
-            },
+        let attachment = Attachment {
+            epoch: Epoch(epoch),
+            number: InboxNumber(inbox),
+            incarnation: Epoch(incarnation),
+            present,
+            sent: Sequence(sent),
+            first: Sequence(first),
+            received,
             repeated: std::mem::take(&mut joining.unreleased),
-            has_released: false,
-            catching_up: CatchingUp::new(present),
         };
-        let open = Read::Open {
-            loop_index: self.base.index as u16,
-            home: key.to_bits(),
-            inbox: inbox.number,
-            epoch,
-            from: first,
-            credit: CREDIT,
-        };
-        client.stored = Some(Box::new(Stored {
-            epoch,
-            inbox: Some(inbox),
-        }));
-        self.base.node.store().read(slot, open);
+        Inboxes::handle_attached(&self.base, &mut self.clients, key, attachment);
         self.forget_unreleased(&client_id, epoch, key, &joining.told_by);
         self.has_joined(io, key);
         self.resume_waiters(io, joining.waiters);

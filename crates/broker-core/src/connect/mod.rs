@@ -6,7 +6,6 @@ pub(crate) mod claim;
 pub(crate) mod departures;
 pub(crate) mod expiries;
 pub(crate) mod guarded;
-pub(crate) mod inbox;
 pub(crate) mod joining;
 pub(crate) mod login;
 pub(crate) mod login_expiry;

@@ -17,13 +17,12 @@ use store_state::session::{Claimed, SessionOp, TakenFrom};
 use crate::clients::{LoopIo, Timer};
 use crate::connect::joining::ClaimStage;
 use crate::connect::refused::Cause;
-use crate::connect::taking::{Next, Settled, Settling, Superseded, Taking, Then};
+use crate::connect::taking::{Next, Settling, Superseded, Taking, Then};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
 use crate::rim::Rim;
-use crate::session::catching_up::Came;
 use crate::turn::Effect;
 
 /// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
@@ -365,7 +364,7 @@ impl<R: Rim> ClientLoop<R> {
         let Some(client) = self.clients.get(key) else {
             return Holder::Older;
         };
-        let stored = client.stored.as_ref().map(|stored| stored.epoch);
+        let stored = client.stored.as_ref().map(|stored| stored.epoch().0);
         let epoch = match &client.rare.get().joining {
             Some(_) if client.number == 0 => return Holder::RoutesUnknown,
             Some(joining) if joining.is_stored && older.epoch != 0 => match joining.claim {
@@ -397,64 +396,27 @@ impl<R: Rim> ClientLoop<R> {
         if left == 0 {
             return self.tell_closed(asker, &PacketIdSet::new());
         }
-        let closed = Settled::Closed {
-            asker,
-            client: older.client.clone(),
-            epoch: older.epoch,
-            resumes: older.resumes,
-        };
-        let ticket = self.base.ask(Pending::Settle(Settling::new(left, closed)));
+        let client = older.client.clone();
+        let settling = Settling::new(left, asker, older);
+        let ticket = self.base.ask(Pending::Settle(settling));
         if let Some(shards) = shards {
             self.base.node.store().inbox_barrier(&shards, ticket);
         }
         if is_known {
-            self.base
-                .node
-                .store()
-                .session_barrier(&older.client, ticket);
+            self.base.node.store().session_barrier(&client, ticket);
         }
     }
 
-    /// A shard has done all that it was asked before, or cannot.
-    pub(crate) fn settled(&mut self, io: &mut impl LoopIo, id: Key) {
-        let settled = match self.base.pending.get_mut(id) {
-            Some(Pending::Settle(settling)) => settling.handle_answer(),
-            _ => None,
+    /// Shards have done all that they were asked before, or cannot.
+    pub(crate) fn settled(&self, settling: Settling) {
+        let unreleased = if settling.resumes {
+            let now_ms = self.base.node.rim.now_ms();
+            let unreleased = &self.base.node.unreleased;
+            unreleased.tell(&settling.client, settling.epoch, now_ms)
+        } else {
+            PacketIdSet::new()
         };
-        if settled.is_some() {
-            self.base.pending.remove(id);
-        }
-        match settled {
-            None => {}
-            Some(Settled::Closed {
-                asker,
-                resumes: false,
-                ..
-            }) => self.tell_closed(asker, &PacketIdSet::new()),
-            Some(Settled::Closed {
-                asker,
-                client,
-                epoch,
-                ..
-            }) => {
-                let now_ms = self.base.node.rim.now_ms();
-                let unreleased = self.base.node.unreleased.tell(&client, epoch, now_ms);
-                self.tell_closed(asker, &unreleased);
-            }
-            Some(Settled::Read { key, epoch, round }) => {
-                let client = self.clients.get_mut(key);
-                let stored = client.and_then(|client| client.stored.as_mut());
-                let inbox = stored
-                    .filter(|stored| stored.epoch == epoch)
-                    .and_then(|stored| stored.inbox.as_mut());
-                let held = inbox.map_or_else(Vec::new, |inbox| {
-                    inbox.catching_up.handle_passed(round, inbox.credit > 0)
-                });
-                for delivery in held {
-                    self.deliver_to_client(io, key, delivery, Came::LetGo);
-                }
-            }
-        }
+        self.tell_closed(settling.asker, &unreleased);
     }
 
     /// A client is connected, and it is known here which of its publications are not released: it need not be

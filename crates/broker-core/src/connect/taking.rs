@@ -8,7 +8,6 @@ use store_state::inbox::Attached;
 use store_state::session::{Claimed, TakenFrom};
 
 use crate::pending::Answer;
-use crate::session::catching_up::Round;
 
 /// A client whose older connections other nodes are to close, and whose older wills are to be published before it is
 /// answered: what it sends from then on comes after them.
@@ -126,40 +125,35 @@ pub(crate) enum Then {
     Attached { epoch: u64, attached: Box<Attached> },
 }
 
-/// What goes on when shards have done all that they were asked before.
+/// A connection is closed, and another node is to hear so when shards have done all that they were asked before.
 #[derive(Debug)]
 pub(crate) struct Settling {
     /// Shards that have not yet.
     left: usize,
-    then: Settled,
-}
-
-/// What goes on.
-#[derive(Clone, Debug)]
-pub(crate) enum Settled {
-    /// A connection is closed, and another node is to hear so.
-    Closed {
-        asker: Asker,
-        client: Box<str>,
-        /// Of the later connection.
-        epoch: u64,
-        /// The later connection has the session that this one had: it is told of publications that are not released.
-        resumes: bool,
-    },
-    /// The inbox of a client has given what it had, if there was credit for all.
-    Read { key: Key, epoch: u64, round: Round },
+    pub(super) asker: Asker,
+    pub(super) client: Box<str>,
+    /// Of the later connection.
+    pub(super) epoch: u64,
+    /// The later connection has the session that this one had: it is told of publications that are not released.
+    pub(super) resumes: bool,
 }
 
 impl Settling {
     /// `left`: the shards that are asked; not 0.
-    pub(crate) fn new(left: usize, then: Settled) -> Self {
-        Self { left, then }
+    pub(super) fn new(left: usize, asker: Asker, older: Older) -> Self {
+        Self {
+            left,
+            asker,
+            client: older.client,
+            epoch: older.epoch,
+            resumes: older.resumes,
+        }
     }
 
-    /// A shard has answered. Some: that was the last.
-    pub(super) fn handle_answer(&mut self) -> Option<Settled> {
+    /// A shard has answered. Whether others have not.
+    pub(crate) fn waits_for_others(&mut self) -> bool {
         self.left -= 1;
-        (self.left == 0).then(|| self.then.clone())
+        self.left > 0
     }
 }
 

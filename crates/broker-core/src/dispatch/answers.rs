@@ -5,6 +5,7 @@ use store_state::inbox::InboxReply;
 
 use crate::clients::LoopIo;
 use crate::dispatch::ClientLoop;
+use crate::inbox::Inboxes;
 use crate::pending::{Answer, Pending, ToMember};
 use crate::rim::Rim;
 
@@ -27,18 +28,20 @@ impl<R: Rim> ClientLoop<R> {
     /// An answer has come.
     pub(crate) fn answered(&mut self, io: &mut impl LoopIo, token: u64, answer: Answer) {
         let id = Key::from_bits(token);
-        let failed = matches!(answer, Answer::Failed(_));
-        match self.base.pending.get_mut(id) {
-            Some(Pending::Release { left, .. }) if *left > 1 && !failed => {
-                *left -= 1;
-                return;
+        let waits_for_others = match self.base.pending.get_mut(id) {
+            Some(Pending::Inbox(asked)) => {
+                asked.waits_for_others(matches!(answer, Answer::Failed(_)))
             }
+            Some(Pending::Settle(settling)) => settling.waits_for_others(),
             // Who has failed is not waited for; the others are.
-            Some(Pending::Barrier { left, .. }) if *left > 1 => {
-                *left -= 1;
-                return;
+            Some(Pending::Barrier { left, .. }) => {
+                *left = left.saturating_sub(1);
+                *left > 0
             }
-            _ => {}
+            _ => false,
+        };
+        if waits_for_others {
+            return;
         }
         if let Some(Pending::Publish(_)) = self.base.pending.get(id) {
             self.publication_answered(io, id, answer);
@@ -47,10 +50,6 @@ impl<R: Rim> ClientLoop<R> {
         if let Some(Pending::TakeOver(taking)) = self.base.pending.get_mut(id) {
             taking.handle_answer(&answer);
             self.take_if_closed(io, id);
-            return;
-        }
-        if let Some(Pending::Settle(_)) = self.base.pending.get(id) {
-            self.settled(io, id);
             return;
         }
         if let Some(Pending::Handover(_)) = self.base.pending.get(id) {
@@ -76,16 +75,12 @@ impl<R: Rim> ClientLoop<R> {
                 self.unsubscribe_answered(io, key, &part, answer);
             }
             Pending::Revoke { key, filters } => self.revoke_answered(io, key, &filters, answer),
-            Pending::Receipt { key, sequence } => {
-                self.recorded(io, key, &answer, |session| {
-                    session.complete_receipt(sequence)
-                });
+            Pending::Inbox(asked) => {
+                let (parts, mut turn) = self.turn(io);
+                let lower = (&mut parts.rights, &mut parts.backpressure);
+                Inboxes::handle_answer(&mut turn, lower, asked, &answer);
             }
-            Pending::Release { key, packet_id, .. } => {
-                self.recorded(io, key, &answer, |session| {
-                    session.complete_release(packet_id)
-                });
-            }
+            Pending::Settle(settling) => self.settled(settling),
             Pending::Retained(asked) => {
                 let (parts, mut turn) = self.turn(io);
                 parts
@@ -106,7 +101,6 @@ impl<R: Rim> ClientLoop<R> {
                 }
             }
             Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
-            Pending::Removal { client, epoch } => self.removal_answered(client, epoch, &answer),
             Pending::Member(to_member) => {
                 let ToMember {
                     item,
@@ -134,7 +128,6 @@ impl<R: Rim> ClientLoop<R> {
             | Pending::Handover(_)
             | Pending::Register(_)
             | Pending::TakeOver(_)
-            | Pending::Settle(_)
             | Pending::WillDue { .. } => {}
         }
     }

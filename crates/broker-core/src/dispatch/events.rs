@@ -7,6 +7,7 @@ use store_state::api::Event;
 use super::ClientLoop;
 use crate::clients::LoopIo;
 use crate::events::{SessionEvent, SessionHappened};
+use crate::inbox::{Epoch, Inboxes, Page, Sequence};
 use crate::pending::Answer;
 use crate::rim::Rim;
 use crate::session::new_leaders;
@@ -38,7 +39,17 @@ impl<R: Rim> ClientLoop<R> {
                     epoch,
                     from,
                     items,
-                } => self.page(io, Key::from_bits(home), epoch, from, items),
+                } => {
+                    let page = Page {
+                        key: Key::from_bits(home),
+                        epoch: Epoch(epoch),
+                        from: Sequence(from),
+                        items,
+                    };
+                    let (parts, mut turn) = self.turn(io);
+                    let lower = (&mut parts.rights, &mut parts.backpressure);
+                    Inboxes::handle_page(&mut turn, lower, page);
+                }
                 Event::Fire {
                     client,
                     epoch,
@@ -52,7 +63,7 @@ impl<R: Rim> ClientLoop<R> {
                             user: None,
                         });
                     }
-                    self.remove_inbox(client, epoch);
+                    Inboxes::handle_ended(&mut self.base, client, Epoch(epoch));
                 }
                 Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
                 Event::SplitOff { .. } => {

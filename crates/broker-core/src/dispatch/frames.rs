@@ -16,6 +16,7 @@ use crate::clients::{
 use crate::connect::own_clients;
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
+use crate::inbox::{Inboxes, Sequence};
 use crate::node::Pressure;
 use crate::rim::Rim;
 use crate::share::Share;
@@ -88,8 +89,12 @@ impl<R: Rim> ClientLoop<R> {
             }
             Action::Subscribe(subscribe) => next = self.subscribe(io, key, &subscribe),
             Action::Unsubscribe(unsubscribe) => next = self.unsubscribe(io, key, &unsubscribe),
-            Action::Receipt { sequence } => self.record_receipt(key, sequence),
-            Action::Release { packet_id } => self.record_release(key, packet_id),
+            Action::Receipt { sequence } => {
+                Inboxes::handle_receipt(&mut self.base, &self.clients, key, Sequence(sequence));
+            }
+            Action::Release { packet_id } => {
+                Inboxes::handle_release(&mut self.base, &mut self.clients, key, packet_id);
+            }
             Action::Acknowledged => {
                 let (parts, mut turn) = self.turn(io);
                 parts.backpressure.handle_acknowledgement(&mut turn, key);

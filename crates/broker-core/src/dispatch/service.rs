@@ -17,6 +17,7 @@ use crate::clients::{
     Together, key_of,
 };
 use crate::connect::refused::{Cause, RefusedLogin};
+use crate::inbox::Inboxes;
 use crate::inspect::answer as inspect;
 use crate::inspect::view::View;
 use crate::node::Pressure;
@@ -113,7 +114,7 @@ impl<R: Rim> Service for ClientLoop<R> {
         self.base.expect_no_effects();
         let received = self.frames(io, connection, bytes);
         if let Some(key) = key_of(io, connection) {
-            self.settle(key);
+            Inboxes::handle_acknowledged(&mut self.base, &mut self.clients, key);
         }
         received
     }
@@ -194,7 +195,7 @@ impl<R: Rim> Service for ClientLoop<R> {
             }
         }
         self.base.report_dropped(&self.clients, io, key);
-        self.settle(key);
+        Inboxes::handle_acknowledged(&mut self.base, &mut self.clients, key);
         let (parts, mut turn) = self.turn(io);
         parts.backpressure.handle_drained(&mut turn, key);
         self.clients.show_room(key);

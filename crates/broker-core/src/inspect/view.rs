@@ -73,7 +73,7 @@ pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, key: Key, client: &Clien
     let session = &client.session;
     let policy = view.settings.policy_of(class_of(session));
     let stored = client.stored.as_ref();
-    let inbox = stored.and_then(|stored| stored.inbox.as_ref());
+    let inbox = stored.and_then(|stored| stored.inbox());
     let connection = client.connection.and_then(|id| {
         let kinds = view.listener_kinds;
         let listener = io.listener(id).map(usize::from);
@@ -92,7 +92,7 @@ pub(super) fn detail(view: &View<'_>, io: &impl LoopIo, key: Key, client: &Clien
         summary: summary(view, io, key, client),
         connection,
         expiry_s: session.session_expiry(),
-        epoch: stored.map(|stored| stored.epoch),
+        epoch: stored.map(|stored| stored.epoch().0),
         shard: inbox.map(|inbox| inbox.shard()),
         waits_for: session.held_back(),
         queue_bytes: session.queue_bytes(),

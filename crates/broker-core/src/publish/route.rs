@@ -4,11 +4,9 @@ use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
-use authorization::Action;
 use mqtt_proto::{MessageBody, PacketId, QoS, ReasonCode};
 use mqtt_session::{
-    ApplicationMessage, Delivered, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
-    Timestamp, class_of,
+    ApplicationMessage, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
 };
 use net_api::{Behind, Key};
 use peer_protocol::HASH_BITS;
@@ -21,9 +19,9 @@ use crate::backpressure::throttle::Receivers;
 use crate::clients::{
     BetweenLoops, Client, LoopIo, Timer, Together, effective, record, record_drop,
 };
-use crate::connect::taking::{Settled, Settling};
 use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
+use crate::inbox::{Came, Inboxes};
 use crate::key::SessionKey;
 use crate::pending::{Awaiting, Pending, Publication, Storing, ToMember};
 use crate::publish::STORED_NAME;
@@ -36,15 +34,11 @@ use crate::publish::retained_order::{Asks, ToOwner};
 use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
-use crate::session::catching_up::{Came, Direct, ask_whether_read};
 use crate::session::linger::Led;
 use crate::share::units;
 use crate::shared::groups::{Group, Member, Who};
 use crate::stats::BrokerStats;
 use crate::sys;
-
-/// Messages in the queue of a client that reads at which the queue is flushed within the turn.
-const FLUSH_AT: usize = 256;
 
 /// Receivers of a message that are worth a unit of its publisher's share of the turn.
 const TARGETS_PER_UNIT: usize = 8;
@@ -115,7 +109,7 @@ impl<R: Rim> ClientLoop<R> {
     ) -> Source {
         let client = self.clients.get(from);
         let stored = client.and_then(|client| client.stored.as_ref());
-        let inbox = stored.and_then(|stored| stored.inbox.as_ref());
+        let inbox = stored.and_then(|stored| stored.inbox());
         let mut source = Source {
             key: self.base.session_key(from).to_bits(),
             transient: inbox.is_none(),
@@ -129,9 +123,9 @@ impl<R: Rim> ClientLoop<R> {
             && let Some(packet_id) = packet_id
             && let (Some(client), Some(stored), Some(inbox)) = (client, stored, inbox)
         {
-            source.repeated = inbox.repeated.contains(packet_id);
+            source.repeated = inbox.is_repeated(packet_id);
             let client_id = client.session.client_id();
-            source.once = Some(inbox.once(client_id, stored.epoch, packet_id));
+            source.once = Some(inbox.once(client_id, stored.epoch(), packet_id));
         }
         source
     }
@@ -349,7 +343,7 @@ impl<R: Rim> ClientLoop<R> {
             let shards = recorders.shards.iter().map(|shard| shard.number);
             inbox.remember(packet_id, shards.chain(of_members), &recorders.routed_by);
             // As those that match: what is split off by now gets it from there.
-            let own = recorders.routed_by.of_slot(inbox.slot);
+            let own = recorders.routed_by.of_slot(inbox.slot());
             recorders
                 .shards
                 .extend(own.filter(|own| !recorders.shards.contains(own)));
@@ -557,99 +551,9 @@ impl<R: Rim> ClientLoop<R> {
         delivery: Delivery,
         came: Came,
     ) {
-        let action = Action::Receive;
         let (parts, mut turn) = self.turn(io);
-        if parts.rights.is_restricted(&turn, key, action)
-            && !parts
-                .rights
-                .allows(&mut turn, key, action, delivery.message.body.topic())
-        {
-            return self.deny_delivery(io, key, delivery, false);
-        }
-        let (now, now_ms) = (self.base.expiry_now(io), io.now_ms());
-        let qos = delivery.qos;
-        let held = qos != QoS::AtMostOnce && {
-            let (publisher, has_others) = (delivery.message.publisher, came == Came::WithOthers);
-            let (parts, mut turn) = self.turn(io);
-            parts
-                .backpressure
-                .handle_queueing(&mut turn, key, publisher, has_others)
-        };
-        let Some(client) = self.clients.get_mut(key) else {
-            // The session ended while the message was on its way to it.
-            self.redispatch(io, vec![delivery], None);
-            return;
-        };
-        // What was on its way when its publisher was held back is kept, beyond the limit.
-        let policy = if held {
-            &self.base.settings.beyond_limit
-        } else {
-            self.base.settings.policy_of(class_of(&client.session))
-        };
-        let stored = client.stored.as_mut().filter(|_| qos == QoS::AtMostOnce);
-        let inbox = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_mut()?)));
-        let delivery = match inbox {
-            None => delivery,
-            Some((epoch, inbox)) => {
-                match inbox
-                    .catching_up
-                    .handle(delivery, came, policy, Timestamp(now_ms))
-                {
-                    Direct::Deliver(delivery) => delivery,
-                    Direct::Held | Direct::LeftOut => return,
-                    Direct::Ask(round) => {
-                        let slot = inbox.slot;
-                        let read = Settled::Read { key, epoch, round };
-                        let ticket = self.base.ask(Pending::Settle(Settling::new(1, read)));
-                        return ask_whether_read(self.base.node.store(), slot, ticket);
-                    }
-                    Direct::Full(dropped) => {
-                        return record(
-                            &self.base.drops,
-                            now_ms,
-                            client.session.client_id(),
-                            &dropped,
-                        );
-                    }
-                }
-            }
-        };
-        let replay = client.rare.get().replay.as_ref();
-        let passing = replay.and_then(|replay| replay.passing(&delivery.message));
-        let delivered = client.session.deliver(delivery, policy, now);
-        // One that is dropped may come when the retained messages do.
-        if let (Some(replay), Some(passing)) = (client.rare.get_mut(|of| &mut of.replay), passing)
-            && !matches!(delivered, Delivered::Dropped(_))
-        {
-            replay.passed_by(passing, Timestamp(now_ms));
-        }
-        match delivered {
-            Delivered::Queued => {}
-            Delivered::QueuedDropping(older) => {
-                for dropped in older {
-                    record(
-                        &self.base.drops,
-                        now_ms,
-                        client.session.client_id(),
-                        &dropped,
-                    );
-                }
-            }
-            Delivered::Dropped(dropped) => {
-                record(
-                    &self.base.drops,
-                    now_ms,
-                    client.session.client_id(),
-                    &dropped,
-                );
-            }
-        }
-        if let Some(connection) = client.connection {
-            io.touch(connection);
-            if client.session.queue_len() >= FLUSH_AT && !io.is_write_blocked(connection) {
-                io.flush_soon();
-            }
-        }
+        let (rights, backpressure) = (&mut parts.rights, &mut parts.backpressure);
+        Inboxes::handle_delivery(&mut turn, rights, backpressure, key, delivery, came);
     }
 
     /// Chooses a member of a group among those that are admitted. A message that several nodes may publish goes

@@ -170,12 +170,11 @@ impl Replays {
         let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
+        let name = client.inbox_name(turn.base.node.store());
         let Some(replay) = client.rare.get_mut(|of| &mut of.replay) else {
             return;
         };
-        let stored = client.stored.as_ref();
-        let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
-        let Some((epoch, inbox)) = stored else {
+        let Some((session, epoch)) = name else {
             replay.progress = InsertionMap::default();
             return;
         };
@@ -183,11 +182,10 @@ impl Replays {
         if !waits && replay.progress.iter().all(|(_, p)| p.next.is_some()) {
             return;
         }
-        let client_id = Box::<str>::from(client.session.client_id());
         let progress = replay.take_progress();
         let op = InboxOp::Replay {
-            session: turn.base.node.store().session_name(&client_id, inbox),
-            epoch,
+            session,
+            epoch: epoch.0,
             items,
             progress,
         };

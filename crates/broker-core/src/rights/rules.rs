@@ -156,7 +156,7 @@ impl<R: Rim> ClientLoop<R> {
             return 0;
         };
         let queued = client.session.queue_len();
-        let is_stored = client.stored.as_ref().is_some_and(|s| s.inbox.is_some());
+        let is_stored = client.stored.as_ref().is_some_and(|s| s.has_inbox());
         let dropped = parts.rights.take_denied(&mut turn, key);
         for delivery in dropped {
             self.base.add(Effect::DenyDelivery {
@@ -191,7 +191,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         client.session.discard_will();
         let client_id = Box::<str>::from(client.session.client_id());
-        let epoch = client.stored.as_ref().map(|stored| stored.epoch);
+        let epoch = client.stored.as_ref().map(|stored| stored.epoch().0);
         let reason = Reason::Denied(denied);
         let qos = mqtt_proto::QoS::AtMostOnce;
         self.base
@@ -240,15 +240,13 @@ impl<R: Rim> ClientLoop<R> {
                 "a client is unsubscribed from what it may not subscribe to any more"
             );
         }
-        let stored = client.stored.as_ref();
-        let stored = stored.and_then(|stored| Some((stored.epoch, stored.inbox.as_ref()?.number)));
-        let Some((epoch, inbox)) = stored else {
+        let Some((session, epoch)) = client.inbox_name(self.base.node.store()) else {
             self.remove_subscriptions(key, &filters, None);
             return self.clients.show_room(key);
         };
         let op = InboxOp::Unsubscribe {
-            session: self.base.node.store().session_name(&client_id, inbox),
-            epoch,
+            session,
+            epoch: epoch.0,
             filters: filters.clone(),
         };
         if let Some(client) = self.clients.get_mut(key) {

@@ -8,11 +8,15 @@ use store_state::session::SessionReply;
 use crate::clients::{DONE, LoopIo, Timer};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
+use crate::inbox::Inboxes;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
 const HELD_BACK_RETRY_MS: u64 = 1_000;
+
+/// How long a client that has sent DISCONNECT waits for the record of it, in ms.
+const LEAVING_MS: u64 = 5_000;
 
 /// Bytes of a last transmission that come before a DISCONNECT.
 const LAST_BUDGET: usize = 64 * 1024;
@@ -107,14 +111,31 @@ impl<R: Rim> ClientLoop<R> {
         io.set_tag(connection, DONE);
         self.base.node.count_disconnected();
         let durable = client.session.is_durable();
-        let is_stored = client.stored.is_some();
-        let epoch = client.stored.as_ref().map_or(0, |stored| stored.epoch);
+        let keep_will = client.session.has_will();
+        let is_kept = client.stored.as_ref().is_some_and(|of| of.has_inbox());
+        let expiry_s = if is_kept {
+            client.session.session_expiry()
+        } else {
+            0
+        };
+        let name = Box::<str>::from(client.session.client_id());
         let lingers = self.lingers(key);
-        let stored = self.clients.get_mut(key).and_then(|c| c.stored.as_mut());
-        let inbox = stored.and_then(|stored| stored.inbox.as_mut());
-        let held = inbox.map_or_else(Vec::new, |inbox| inbox.catching_up.take());
         let routes = self.route_key(key).key();
-        self.detach_stored(io, key, closes, lingers.is_some());
+        let (_, mut turn) = self.turn(io);
+        let left = Inboxes::handle_end_of_connection(&mut turn, key, lingers.is_some());
+        let is_stored = left.is_some();
+        let (mut epoch, mut held) = (0, Vec::new());
+        if let Some(left) = left {
+            (epoch, held) = (left.epoch.0, left.held);
+            let id = self.disconnect_stored(&name, epoch, expiry_s, keep_will);
+            if closes.is_some()
+                && let Some(Pending::Disconnect { closes: waits }) = self.base.pending.get_mut(id)
+            {
+                // No answer is worked off before this turn is over.
+                *waits = closes;
+                io.arm(io.now_ms() + LEAVING_MS, Timer::Leaving(id).to_bits());
+            }
+        }
         let now = Timestamp(io.now_ms());
         let Some(client) = self.clients.get_mut(key) else {
             return;
@@ -122,7 +143,6 @@ impl<R: Rim> ClientLoop<R> {
         if lingers.is_none() {
             client.rare.take(|of| &mut of.replay);
         }
-        let name = Box::<str>::from(client.session.client_id());
         let Detached { will, dropped, .. } = client.session.handle_connection_closed(now);
         self.base.outcome.dropped.extend(dropped);
         self.base.report_dropped(&self.clients, io, key);

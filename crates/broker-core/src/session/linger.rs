@@ -30,11 +30,11 @@ use store_state::inbox::{Attached, InboxOp, InboxReply, Item};
 use crate::clients::{LoopIo, Timer, record};
 use crate::connect::claim::{route_connection, subscription};
 use crate::dispatch::ClientLoop;
+use crate::inbox::Came;
 use crate::key::{Publisher, SessionKey};
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
 use crate::rim::Rim;
-use crate::session::catching_up::Came;
 use crate::session::lingering::{Kept, Late, Lingering};
 use crate::share::{FILTER, units};
 use crate::turn::Effect;
@@ -90,8 +90,8 @@ impl<R: Rim> ClientLoop<R> {
     /// For how long the session of a client lingers whose connection ends.
     pub(crate) fn lingers(&self, key: Key) -> Option<u64> {
         let client = self.clients.get(key)?;
-        let inbox = client.stored.as_ref()?.inbox.as_ref()?;
-        let is_sent = inbox.catching_up.has_come();
+        let inbox = client.stored.as_ref()?.inbox()?;
+        let is_sent = inbox.has_come_directly();
         let replay = client.rare.get().replay.as_ref();
         let is_known = client.unanswered == 0 && replay.is_none_or(|of| of.is_settled());
         let session = &client.session;

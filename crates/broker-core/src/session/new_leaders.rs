@@ -10,14 +10,12 @@
 
 use net_api::Key;
 use peer_protocol::Registration;
-use store_state::api::{Read, Store as _};
+use store_state::api::Store as _;
 
 use crate::clients::{Client, LoopIo, Timer};
-use crate::connect::taking::{Settled, Settling};
 use crate::dispatch::ClientLoop;
-use crate::pending::Pending;
+use crate::inbox::Inboxes;
 use crate::rim::Rim;
-use crate::session::catching_up::ask_whether_read;
 use crate::session::reopening::{LeaderChange, SLOTS};
 
 /// Clients for which a shard is asked or told something in one turn, and less than [`SLOTS`] more.
@@ -55,17 +53,10 @@ pub(crate) fn go_on<R: Rim>(this: &mut ClientLoop<R>, io: &mut impl LoopIo) {
             let registration = registration_again(this, key);
             let is_registered = registration.is_some();
             registrations.extend(registration);
-            let is_opened = open_again(this, key);
+            let is_opened = is_inbox_visited(this, key);
             concerned += u32::from(is_opened || is_registered);
-            let client = this.clients.get_mut(key).filter(|_| is_opened);
-            if let Some(stored) = client.and_then(|client| client.stored.as_mut())
-                && let Some(inbox) = &mut stored.inbox
-                && let Some(round) = inbox.catching_up.handle_reopened()
-            {
-                let (epoch, slot) = (stored.epoch, inbox.slot);
-                let read = Settled::Read { key, epoch, round };
-                let ticket = this.base.ask(Pending::Settle(Settling::new(1, read)));
-                ask_whether_read(this.base.node.store(), slot, ticket);
+            if is_opened {
+                Inboxes::handle_leader(&mut this.base, &mut this.clients, key);
             }
         }
     }
@@ -85,27 +76,16 @@ fn online<R: Rim>(this: &ClientLoop<R>, key: Key) -> Option<&Client> {
     client.connection.is_some().then_some(client)
 }
 
-/// Opens the inbox of a client, if its shard has another leader. Whether that is so.
-fn open_again<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
+/// Whether a client has an inbox whose shard has another leader.
+fn is_inbox_visited<R: Rim>(this: &ClientLoop<R>, key: Key) -> bool {
     let stored = online(this, key).and_then(|client| client.stored.as_ref());
-    let Some((stored, inbox)) = stored.and_then(|stored| Some((stored, stored.inbox.as_ref()?)))
-    else {
-        return false;
-    };
-    let change = LeaderChange::OfInboxes(this.base.node.store().inbox_shard(inbox.slot));
-    let is_visited = this.reopening.is_visited_for(change);
-    if is_visited {
-        let open = Read::Open {
-            loop_index: this.base.index as u16,
-            home: key.to_bits(),
-            inbox: inbox.number,
-            epoch: stored.epoch,
-            from: inbox.next,
-            credit: inbox.credit,
-        };
-        this.base.node.store().read(inbox.slot, open);
-    }
-    is_visited
+    stored
+        .and_then(|stored| stored.inbox())
+        .is_some_and(|inbox| {
+            let shard = this.base.node.store().inbox_shard(inbox.slot());
+            this.reopening
+                .is_visited_for(LeaderChange::OfInboxes(shard))
+        })
 }
 
 /// What the directory is told of a client, if its session shard has another leader and the store does not know the

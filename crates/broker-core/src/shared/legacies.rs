@@ -177,7 +177,7 @@ impl<R: Rim> ClientLoop<R> {
     /// Nothing is left of a legacy: all shards are to forget its messages, in a while.
     fn handed_over(&mut self, legacy: &Legacy) {
         self.legacies.handle_done(legacy);
-        self.forget_everywhere(&legacy.publisher(), u64::MAX);
+        self.base.forget_everywhere(&legacy.publisher(), u64::MAX);
         self.begin_handovers();
     }
 }

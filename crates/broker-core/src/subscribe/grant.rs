@@ -19,6 +19,7 @@ use crate::connect::claim::route_connection;
 use crate::dispatch::ClientLoop;
 use crate::events::SubscriptionHappened;
 use crate::excerpt::excerpt;
+use crate::inbox::Epoch;
 use crate::key::SessionKey;
 use crate::pending::{Answer, Pending};
 use crate::quotas::Holding;
@@ -408,8 +409,8 @@ impl<R: Rim> ClientLoop<R> {
             owners.push(RouteOwner::ThisNode);
         }
         let stored = self.clients.get(key).and_then(|c| c.stored.as_ref());
-        let inbox = stored.and_then(|stored| stored.inbox.as_ref());
-        if let Some(shard) = inbox.map(|inbox| self.base.node.store().inbox_shard(inbox.slot))
+        let inbox = stored.and_then(|stored| stored.inbox());
+        if let Some(shard) = inbox.map(|inbox| self.base.node.store().inbox_shard(inbox.slot()))
             && peers.is_led_elsewhere(&*self.base.node, shard)
         {
             owners.push(RouteOwner::LeaderOf(shard));
@@ -739,12 +740,12 @@ pub(super) fn store_part<R: Rim>(
     part: Part,
 ) -> Result<(), Part> {
     let admitted: Vec<_> = part.iter().flatten().cloned().collect();
-    let Some((session, epoch)) = stored_name(clients, key).filter(|_| !admitted.is_empty()) else {
+    let Some((session, epoch)) = inbox_name(clients, key).filter(|_| !admitted.is_empty()) else {
         return Err(part);
     };
     let op = InboxOp::Subscribe {
         session,
-        epoch,
+        epoch: epoch.0,
         subscriptions: admitted,
     };
     wait_for_inbox(clients, key, Pending::Subscribe { key, part }, op);
@@ -758,30 +759,21 @@ pub(super) fn store_removal<R: Rim>(
     key: Key,
     part: Vec<Box<str>>,
 ) -> Result<(), Vec<Box<str>>> {
-    let Some((session, epoch)) = stored_name(clients, key) else {
+    let Some((session, epoch)) = inbox_name(clients, key) else {
         return Err(part);
     };
     let op = InboxOp::Unsubscribe {
         session,
-        epoch,
+        epoch: epoch.0,
         filters: part.clone(),
     };
     wait_for_inbox(clients, key, Pending::Unsubscribe { key, part }, op);
     Ok(())
 }
 
-/// What the inbox shard knows the session of a connection by.
-fn stored_name<R: Rim>(clients: &ClientLoop<R>, key: Key) -> Option<(SessionName, u64)> {
+fn inbox_name<R: Rim>(clients: &ClientLoop<R>, key: Key) -> Option<(SessionName, Epoch)> {
     let client = clients.clients.get(key)?;
-    let stored = client.stored.as_ref()?;
-    let inbox = stored.inbox.as_ref()?;
-    let client_id = client.session.client_id();
-    let name = clients
-        .base
-        .node
-        .store()
-        .session_name(client_id, inbox.number);
-    Some((name, stored.epoch))
+    client.inbox_name(clients.base.node.store())
 }
 
 /// Asks the inbox of a client, which waits for the answer.

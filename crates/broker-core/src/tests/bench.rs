@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{MessageBody, Packet, ProtocolVersion, QoS};
-use mqtt_session::{Accepted, ApplicationMessage, Delivery, Session, SubscriptionIdSet, Timestamp};
+use mqtt_proto::{Connect, MessageBody, Packet, ProtocolVersion, QoS};
+use mqtt_session::{
+    Accepted, ApplicationMessage, Delivery, Policy, Restored, Session, SubscriptionIdSet, Timestamp,
+};
 use net_api::{Key, Kind};
 
 use super::connections::{Connection, Memory};
@@ -58,13 +60,38 @@ impl Bench {
 
     /// A client that is connected. Nothing of its connection is read until somebody says so.
     pub(crate) fn connect(&mut self, client_id: &str) -> Key {
+        self.connect_with(client_id, |connect, policy, now| {
+            Session::open(connect, client_id.into(), Accepted::default(), policy, now)
+        })
+    }
+
+    /// The same, with a session that the store keeps.
+    pub(crate) fn connect_durable(&mut self, client_id: &str) -> Key {
+        self.connect_with(client_id, |connect, policy, now| {
+            let (accepted, restored) = (Accepted::default(), Restored::default());
+            Session::open_durable(
+                connect,
+                client_id.into(),
+                accepted,
+                true,
+                restored,
+                policy,
+                now,
+            )
+        })
+    }
+
+    fn connect_with(
+        &mut self,
+        client_id: &str,
+        open: impl FnOnce(&Connect<'_>, &Policy, Timestamp) -> Session,
+    ) -> Key {
         let (_, frame) = packets::connect(client_id, &[]);
         let Ok(Packet::Connect(connect)) = Packet::decode(&frame, ProtocolVersion::V5) else {
             panic!("it is a CONNECT");
         };
         let policy = &self.base.settings.limits.policy;
-        let now = Timestamp(self.io.now_ms);
-        let session = Session::open(&connect, client_id.into(), Accepted::default(), policy, now);
+        let session = open(&connect, policy, Timestamp(self.io.now_ms));
         let connection = self.io.connections.insert(Connection {
             client: client_id.to_owned(),
             is_paused: true,
@@ -75,22 +102,7 @@ impl Bench {
 
     /// Queues a message of QoS 1 for a client.
     pub(crate) fn queue(&mut self, key: Key, topic: &str) {
-        let message = Arc::new(ApplicationMessage {
-            body: MessageBody::new(topic, b"x"),
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            publisher: 0,
-            publisher_hash: 0,
-            expires_at: None,
-            taken_up: None,
-        });
-        let delivery = Delivery {
-            message,
-            qos: QoS::AtLeastOnce,
-            retain: false,
-            subscription_ids: SubscriptionIdSet::default(),
-            group: None,
-        };
+        let delivery = delivery(topic, QoS::AtLeastOnce);
         let policy = &self.base.settings.beyond_limit;
         let session = &mut self.clients.get_mut(key).unwrap().session;
         let _ = session.deliver(delivery, policy, Timestamp(self.io.now_ms));
@@ -143,5 +155,25 @@ impl Bench {
         }
         seen.sort();
         seen
+    }
+}
+
+/// A message of the broker's for one subscription.
+pub(crate) fn delivery(topic: &str, qos: QoS) -> Delivery {
+    let message = Arc::new(ApplicationMessage {
+        body: MessageBody::new(topic, b"x"),
+        qos,
+        retain: false,
+        publisher: 0,
+        publisher_hash: 0,
+        expires_at: None,
+        taken_up: None,
+    });
+    Delivery {
+        message,
+        qos,
+        retain: false,
+        subscription_ids: SubscriptionIdSet::default(),
+        group: None,
     }
 }

@@ -178,6 +178,19 @@ impl<R: Rim> Base<R> {
         }
     }
 
+    /// All shards forget what was published under this name, up to this incarnation.
+    pub(crate) fn forget_everywhere(&self, publisher: &str, incarnation: u64) {
+        let store = self.node.store();
+        let name = store.client_name(publisher);
+        for &shard in store.inbox_shards().iter() {
+            let op = InboxOp::Forget {
+                client: name.clone(),
+                incarnation,
+            };
+            store.inboxes(shard, CorrelationId::NONE, op);
+        }
+    }
+
     /// Records what a session has dropped.
     pub(crate) fn report_dropped(&mut self, clients: &Clients, io: &impl LoopIo, key: Key) {
         if self.outcome.dropped.is_empty() {

@@ -166,7 +166,7 @@ impl<R: Rim> ClientLoop<R> {
             let client_id = Box::<str>::from(client.session.client_id());
             let op = SessionOp::WillDue {
                 client: client_id.clone(),
-                epoch: stored.epoch,
+                epoch: stored.epoch().0,
             };
             let ticket = self.base.ask(Pending::WillDue {
                 _done: done.clone(),

@@ -30,7 +30,8 @@ const BROKER_CORE: Edges = &[
     (
         "connect",
         &[
-            "classes", "clients", "dispatch", "publish", "retained", "rights", "routes", "session",
+            "classes", "clients", "dispatch", "inbox", "publish", "retained", "rights", "routes",
+            "session",
         ],
     ),
     (
@@ -39,6 +40,7 @@ const BROKER_CORE: Edges = &[
             "clients",
             "connect",
             "drain",
+            "inbox",
             "inspect",
             "publish",
             "rights",
@@ -51,6 +53,7 @@ const BROKER_CORE: Edges = &[
         ],
     ),
     ("drain", &["turn"]),
+    ("inbox", &["clients", "shared"]),
     ("inspect", &["dispatch", "rights"]),
     (
         "node",
@@ -63,6 +66,7 @@ const BROKER_CORE: Edges = &[
             "clients",
             "connect",
             "dispatch",
+            "inbox",
             "key",
             "session",
             "shared",
@@ -77,19 +81,17 @@ const BROKER_CORE: Edges = &[
             "clients",
             "connect",
             "dispatch",
+            "inbox",
             "key",
             "publish",
             "retained",
-            "shared",
             "subscribe",
             "will",
         ],
     ),
     (
         "shared",
-        &[
-            "clients", "dispatch", "key", "publish", "rights", "routes", "session",
-        ],
+        &["clients", "dispatch", "key", "publish", "rights", "routes"],
     ),
     (
         "subscribe",

@@ -3,66 +3,169 @@
 use hashing::HashMap;
 use mqtt_proto::PacketId;
 use mqtt_session::PacketIdSet;
-use store_state::api::{ShardRef, ShardRefs, Slot};
+use store_state::api::{ShardRef, ShardRefs, Slot, Store};
 use store_state::inbox::{ClientName, Origin};
 
+use super::catching_up::CatchingUp;
+use super::numbers::{Epoch, InboxNumber, Sequence};
 use crate::publish::once::Once;
-use crate::session::catching_up::CatchingUp;
 
 /// Queued messages that a session is given beyond what it has taken out of its memory.
-pub(crate) const CREDIT: u32 = 256;
+pub(super) const CREDIT: u32 = 256;
 
 /// What the store knows a connected client by.
 #[derive(Debug)]
 pub(crate) struct Stored {
     /// Of this connection.
-    pub(crate) epoch: u64,
+    pub(super) epoch: Epoch,
     /// `None`: the session ends with the connection; only the client identifier and the will are
     /// recorded.
-    pub(crate) inbox: Option<Inbox>,
+    pub(super) inbox: Option<Inbox>,
+}
+
+/// What the store has said of an inbox that it has attached to a connection.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    /// Of the connection.
+    pub(crate) epoch: Epoch,
+    /// The inbox's number in its shard.
+    pub(crate) number: InboxNumber,
+    /// The epoch that the session began with.
+    pub(crate) incarnation: Epoch,
+    /// The session was there before.
+    pub(crate) present: bool,
+    /// What is queued below this may have been sent before.
+    pub(crate) sent: Sequence,
+    /// The first sequence that is queued.
+    pub(crate) first: Sequence,
+    /// Publications of the client that it has not released.
+    pub(crate) received: PacketIdSet,
+    /// Those that came on an earlier connection, as this process or another node knows.
+    pub(crate) repeated: PacketIdSet,
 }
 
 /// A durable session's inbox.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    pub(crate) slot: Slot,
+    pub(super) slot: Slot,
     /// The inbox shards that there were when it was known last which of them have its publications.
-    pub(crate) shards: ShardRefs,
+    pub(super) shards: ShardRefs,
     /// Its number in its shard.
-    pub(crate) number: u64,
+    pub(super) number: InboxNumber,
     /// What the store calls the client by, if that is not its identifier.
-    pub(crate) long_name: Option<ClientName>,
+    pub(super) long_name: Option<ClientName>,
     /// The epoch that the session began with.
-    pub(crate) incarnation: u64,
+    pub(super) incarnation: Epoch,
     /// What is queued below this may have been sent before.
-    pub(crate) sent: u64,
+    pub(super) sent: Sequence,
     /// The first sequence that it has not been given.
-    pub(crate) next: u64,
+    pub(super) next: Sequence,
     /// Messages that the shard may still give.
-    pub(crate) credit: u32,
+    pub(super) credit: u32,
     /// Which of its publications other shards than the session's own know of.
-    pub(crate) elsewhere: Elsewhere,
+    pub(super) elsewhere: Elsewhere,
     /// Publications that came on an earlier connection, to this process or to a node that has told of it:
     /// everybody who is connected has them.
-    pub(crate) repeated: PacketIdSet,
+    pub(super) repeated: PacketIdSet,
     /// The client has released a publication on this connection.
-    pub(crate) has_released: bool,
+    pub(super) has_released: bool,
     /// What comes directly, behind what is queued.
-    pub(crate) catching_up: CatchingUp,
+    pub(super) catching_up: CatchingUp,
 }
 
 /// Inbox shards that know of a client's publications of QoS 2 beside the client's own, by packet identifier.
 ///
 /// Invariant: no identifier is in both.
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere {
+pub(super) struct Elsewhere {
     /// The shards.
-    pub(super) known: HashMap<PacketId, Box<[u16]>>,
+    known: HashMap<PacketId, Box<[u16]>>,
     /// All shards may.
-    pub(super) unknown: PacketIdSet,
+    unknown: PacketIdSet,
+}
+
+impl Stored {
+    /// Of a client with a durable session.
+    pub(super) fn with_inbox(epoch: Epoch, inbox: Inbox) -> Self {
+        Self {
+            epoch,
+            inbox: Some(inbox),
+        }
+    }
+
+    /// Of a client whose session ends with the connection.
+    pub(crate) fn without_inbox(epoch: Epoch) -> Self {
+        Self { epoch, inbox: None }
+    }
+
+    /// Of this connection.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Whether the session is durable.
+    pub(crate) fn has_inbox(&self) -> bool {
+        self.inbox.is_some()
+    }
+
+    /// The inbox of a durable session.
+    pub(crate) fn inbox(&self) -> Option<&Inbox> {
+        self.inbox.as_ref()
+    }
+
+    /// The same.
+    pub(crate) fn inbox_mut(&mut self) -> Option<&mut Inbox> {
+        self.inbox.as_mut()
+    }
+
+    /// The inbox that the session has at this connection; `None`: `epoch` is that of another one, or there is none.
+    pub(super) fn inbox_at(&mut self, epoch: Epoch) -> Option<&mut Inbox> {
+        self.inbox.as_mut().filter(|_| self.epoch == epoch)
+    }
 }
 
 impl Inbox {
+    pub(super) fn new(store: &impl Store, client_id: &str, attachment: Attachment) -> Self {
+        let long_name = store.client_name(client_id);
+        Self {
+            slot: store.inbox_slot(client_id),
+            shards: store.inbox_shards(),
+            number: attachment.number,
+            long_name: Some(long_name).filter(|name| name.as_str() != client_id),
+            incarnation: attachment.incarnation,
+            sent: attachment.sent,
+            next: attachment.first,
+            credit: CREDIT,
+            elsewhere: Elsewhere {
+                known: HashMap::default(),
+                unknown: attachment.received,
+            },
+            repeated: attachment.repeated,
+            has_released: false,
+            catching_up: CatchingUp::new(attachment.present),
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// By which its shard knows it.
+    pub(crate) fn number(&self) -> InboxNumber {
+        self.number
+    }
+
+    /// Whether a publication may have come on an earlier connection.
+    pub(crate) fn is_repeated(&self, packet_id: PacketId) -> bool {
+        self.repeated.contains(packet_id)
+    }
+
+    /// Whether a message has come directly by this connection: it is likely that more are on their way when it ends.
+    pub(crate) fn has_come_directly(&self) -> bool {
+        self.catching_up.has_come()
+    }
+
     /// The shards that there are now. If there are more than before, any may know of the publications of this client that
     /// it has not released (`received`): what prevents that one is kept twice is copied to both halves of a split.
     pub(crate) fn keep_up(&mut self, shards: &ShardRefs, received: impl FnOnce() -> PacketIdSet) {
@@ -104,13 +207,16 @@ impl Inbox {
     }
 
     /// What a publication of this client is known by that came by the connection with this epoch.
-    pub(crate) fn once(&self, client_id: &str, epoch: u64, packet_id: PacketId) -> Once {
+    pub(crate) fn once(&self, client_id: &str, epoch: Epoch, packet_id: PacketId) -> Once {
         let origin = Origin {
             client: self.long_name.clone().unwrap_or_else(|| client_id.into()),
-            incarnation: self.incarnation,
+            incarnation: self.incarnation.0,
             packet_id: packet_id.get(),
         };
-        Once::Client { origin, epoch }
+        Once::Client {
+            origin,
+            epoch: epoch.0,
+        }
     }
 
     /// The shards that are to hear that a publication of this client is released: those that may know of it; and of the
@@ -145,11 +251,11 @@ mod tests {
         Inbox {
             slot: Slot(25),
             shards: (0..6).map(shard).collect(),
-            number: 1,
+            number: InboxNumber(1),
             long_name: None,
-            incarnation: 1,
-            sent: 1,
-            next: 1,
+            incarnation: Epoch(1),
+            sent: Sequence(1),
+            next: Sequence(1),
             credit: CREDIT,
             elsewhere: Elsewhere {
                 known: HashMap::default(),

@@ -36,8 +36,6 @@ use std::hash::BuildHasher as _;
 
 use hashing::{HashMap, QualityHashBuilder};
 use mqtt_session::{Delivery, DropReason, Dropped, Policy, Timestamp};
-use store_state::CorrelationId;
-use store_state::api::{Slot, Store};
 
 /// How a message came that the inbox does not keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,7 +211,7 @@ impl Paired {
 
 /// What a direct message finds.
 #[derive(Debug)]
-pub(crate) enum Direct {
+pub(super) enum Direct {
     /// It goes to the session.
     Deliver(Delivery),
     /// It is held.
@@ -232,7 +230,7 @@ pub(crate) struct Round(u32);
 
 /// Whether direct messages go to a session, and those that do not yet.
 #[derive(Debug)]
-pub(crate) struct CatchingUp {
+pub(super) struct CatchingUp {
     is_open: bool,
     /// A barrier is under way.
     is_asked: bool,
@@ -273,7 +271,7 @@ impl Held {
 
 impl CatchingUp {
     /// `present`: the inbox may have kept messages for an earlier connection.
-    pub(crate) const fn new(present: bool) -> Self {
+    pub(super) const fn new(present: bool) -> Self {
         Self {
             is_open: !present,
             is_asked: false,
@@ -285,12 +283,12 @@ impl CatchingUp {
     }
 
     /// Whether a direct message has come by this connection: it is likely that more are on their way when it ends.
-    pub(crate) const fn has_come(&self) -> bool {
+    pub(super) const fn has_come(&self) -> bool {
         self.has_come
     }
 
     /// A message that the inbox does not keep. `policy`: of the session.
-    pub(crate) fn handle(
+    pub(super) fn handle(
         &mut self,
         delivery: Delivery,
         came: Came,
@@ -352,7 +350,7 @@ impl CatchingUp {
 
     /// A message of QoS 0 that the inbox has kept. True: the session has it. (After a connection has ended, what still comes for it
     /// directly is kept, and passed over when the next one is there.)
-    pub(crate) fn handle_kept(&mut self, delivery: &Delivery, now: Timestamp) -> bool {
+    pub(super) fn handle_kept(&mut self, delivery: &Delivery, now: Timestamp) -> bool {
         if !self.twins.handle_other(delivery, true, now) {
             return false;
         }
@@ -372,7 +370,7 @@ impl CatchingUp {
 
     /// The inbox may give more; `was_exhausted`: it may have lacked credit when a barrier passed whose answer is under way.
     /// Some: a barrier is to be asked for behind that.
-    pub(crate) fn handle_credit(&mut self, was_exhausted: bool) -> Option<Round> {
+    pub(super) fn handle_credit(&mut self, was_exhausted: bool) -> Option<Round> {
         if was_exhausted && std::mem::take(&mut self.is_asked) {
             self.round.0 = self.round.0.wrapping_add(1);
         }
@@ -381,7 +379,7 @@ impl CatchingUp {
     }
 
     /// The inbox passes nothing over to this connection any more. Gives back what has come by no other way.
-    pub(crate) fn handle_settled(&mut self) -> Vec<Dropped> {
+    pub(super) fn handle_settled(&mut self) -> Vec<Dropped> {
         let waiting = match std::mem::take(&mut self.twins) {
             Twins::Paired(paired) => paired.waiting,
             Twins::None | Twins::Awaited | Twins::Lost => Vec::new(),
@@ -394,7 +392,7 @@ impl CatchingUp {
     }
 
     /// The inbox is read from another leader. Some: as [`Self::handle_credit`].
-    pub(crate) fn handle_reopened(&mut self) -> Option<Round> {
+    pub(super) fn handle_reopened(&mut self) -> Option<Round> {
         if !matches!(self.twins, Twins::None) {
             self.twins = Twins::Lost;
         }
@@ -403,7 +401,7 @@ impl CatchingUp {
 
     /// A barrier has passed. `has_credit`: the inbox could have given more. Gives back what goes to the session, in its
     /// order.
-    pub(crate) fn handle_passed(&mut self, round: Round, has_credit: bool) -> Vec<Delivery> {
+    pub(super) fn handle_passed(&mut self, round: Round, has_credit: bool) -> Vec<Delivery> {
         if round != self.round || !std::mem::take(&mut self.is_asked) || !has_credit {
             return Vec::new();
         }
@@ -412,25 +410,26 @@ impl CatchingUp {
     }
 
     /// The connection has ended: what the session was not given.
-    pub(crate) fn take(&mut self) -> Vec<Delivery> {
+    pub(super) fn take(&mut self) -> Vec<Delivery> {
         self.held
             .take()
             .map_or_else(Vec::new, |held| held.deliveries)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    #[cfg(test)]
+    pub(super) const fn holds(&self) -> bool {
+        self.held.is_some()
     }
 
     fn ask(&mut self) -> Option<Round> {
         let asks = !self.is_open && !std::mem::replace(&mut self.is_asked, true);
         asks.then_some(self.round)
     }
-}
-
-/// The shard of an inbox answers when it has given what it was asked to read, as far as it has it.
-pub(crate) fn ask_whether_read(store: &impl Store, slot: Slot, ticket: CorrelationId) {
-    let shards = store.inbox_shards();
-    let own = shards
-        .of_slot(slot)
-        .expect("the shards of a store have all slots");
-    store.inbox_barrier(&[own], ticket);
 }
 
 #[cfg(test)]
