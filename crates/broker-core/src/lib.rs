@@ -25,6 +25,7 @@ mod excerpt;
 mod inbox;
 pub mod inspect;
 mod key;
+mod linger;
 mod node;
 mod peers;
 mod pending;

@@ -13,11 +13,11 @@ use store_state::session::SessionReply;
 use crate::backpressure::throttle::Receivers;
 use crate::clients::message::Done;
 use crate::connect::taking::{Settling, Taking};
-use crate::inbox::asked;
+use crate::inbox::asked::Asked as InboxAsked;
+use crate::linger::asked::Asked as LingerAsked;
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
-use crate::retained;
-use crate::session::lingering::Late;
+use crate::retained::asked::Asked as RetainedAsked;
 use crate::shared::handover::Handover;
 use crate::subscribe::parts::AnswerTo;
 
@@ -49,9 +49,9 @@ pub(crate) enum Pending {
     /// Subscriptions that a client may not have any more.
     Revoke { key: Key, filters: Vec<Box<str>> },
     /// For inboxes.
-    Inbox(asked::Asked),
+    Inbox(InboxAsked),
     /// For the replay of retained messages.
-    Retained(retained::asked::Asked),
+    Retained(RetainedAsked),
     /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
     /// are to know its routes: so many shards and owners of routes have not answered yet.
     Barrier {
@@ -73,10 +73,8 @@ pub(crate) enum Pending {
     WillDue { _done: Done },
     /// A message for a member of a shared group.
     Member(Box<ToMember>),
-    /// A message for a session that is not connected, by the routes that its connection left.
-    Late(Box<Late>),
-    /// The inbox of a session that has lingered long enough is detached.
-    LingerEnd(Key),
+    /// For sessions that linger.
+    Linger(LingerAsked),
     /// A page of a legacy: the shard is asked for it, and then members of its groups are to take it.
     Handover(Box<Handover>),
     /// A message of that page, for a member.

@@ -21,11 +21,12 @@ use crossbeam_utils::sync::ShardedLock;
 use hashbrown::HashTable;
 use hashing::{HashMap, HashSet};
 use mqtt_proto::{ProtocolVersion, QoS, SharedKind, SubscriptionFilter, SubscriptionOptions};
-use mqtt_session::{Pattern, Wanted};
+use mqtt_session::{Pattern, Subscription, Wanted};
 use parking_lot::Mutex;
 use peer_protocol::Slot;
 use route_exchange::{Change, Exports, Key, NodeId, Receivers, ShardNumber, Value};
 use store_state::api::{ShardRef, ShardRefs};
+use store_state::inbox::StoredSubscription;
 use topic_router::Inserted;
 use topic_router::change::{BUCKETS, Bucket, bucket_of_filter, buckets_of_topic};
 
@@ -320,6 +321,25 @@ impl Routes {
             }
         }
         subscribed
+    }
+
+    /// A subscription of a durable session, for what goes to its connection directly.
+    pub(crate) fn subscribe_connection(&self, session: SessionKey, stored: &StoredSubscription) {
+        if let Ok(filter) = SubscriptionFilter::parse(&stored.filter)
+            && filter.shared.is_none()
+        {
+            let wanted = Wanted::new(stored.options, stored.id).of_durable();
+            self.subscribe(session, filter, wanted, Default::default);
+        }
+    }
+
+    /// Removes subscriptions of a session.
+    pub(crate) fn unsubscribe_all(&self, session: SessionKey, subscriptions: &[Subscription]) {
+        for subscription in subscriptions {
+            if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter) {
+                self.unsubscribe(session, filter);
+            }
+        }
     }
 
     /// Removes a session's subscription, if it has it.

@@ -9,8 +9,8 @@ use super::rare::Rare;
 use crate::backpressure::held::Earned;
 use crate::connect::login_stage::LoggedIn;
 use crate::inbox::{Epoch, Inbox, InboxNumber, Stored};
+use crate::linger::Kept;
 use crate::rights::access::Access;
-use crate::session::lingering::Kept;
 
 /// A session in its loop.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use net_api::RateBucket;
 
 use crate::backpressure::held::Hold;
 use crate::connect::joining::Joining;
+use crate::linger::Kept;
 use crate::retained::backlog::Replay;
-use crate::session::lingering::Kept;
 use crate::shared::groups::Gauge;
 use crate::subscribe::parts::Parts;
 

@@ -10,15 +10,14 @@
 
 use std::sync::Arc;
 
-use mqtt_proto::{Connect, LastWill, MessageBody, ReasonCode, SubscriptionFilter};
+use mqtt_proto::{Connect, LastWill, MessageBody, ReasonCode};
 use mqtt_session::{
-    ApplicationMessage, NEVER_EXPIRES, Restored, Session, Subscription, Timestamp, Wanted,
-    class_of, session_expiry,
+    ApplicationMessage, NEVER_EXPIRES, Restored, Session, Timestamp, class_of, session_expiry,
 };
 use net_api::Key;
 use peer_protocol::{Asker, Older};
 use store_state::api::{Failure, Store as _};
-use store_state::inbox::{Attached, InboxOp, InboxReply, StoredSubscription};
+use store_state::inbox::{Attached, InboxOp, InboxReply};
 use store_state::session::{
     ClaimRequest, Claimed, SessionOp, SessionReply, StoredWill, WillAtClose,
 };
@@ -30,12 +29,11 @@ use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::ClientLoop;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::excerpt::excerpt;
-use crate::inbox::{Attachment, Epoch, InboxNumber, Inboxes, Sequence, Stored};
-use crate::key::SessionKey;
+use crate::inbox::{self, Attachment, Epoch, InboxNumber, Inboxes, Sequence, Stored};
+use crate::linger::Linger;
 use crate::pending::{Answer, Pending};
 use crate::retained::backlog::Replay;
 use crate::rim::Rim;
-use crate::routes::Routes;
 
 impl<R: Rim> ClientLoop<R> {
     /// Whether a CONNECT concerns the store.
@@ -176,7 +174,8 @@ impl<R: Rim> ClientLoop<R> {
         if durable {
             let node = self.base.node.store().node();
             let node_incarnation = self.base.node.store().incarnation();
-            let op = match self.left_by(key).filter(|_| resumed) {
+            let last = Linger::left_by(&self.clients, key).filter(|_| resumed);
+            let op = match last.map(|(Epoch(last), knows_owed)| (last, knows_owed)) {
                 last if !class.is_default() => InboxOp::AttachAs {
                     client: client_id.clone(),
                     epoch,
@@ -251,7 +250,8 @@ impl<R: Rim> ClientLoop<R> {
         let is_here = client.connection.is_some();
         if let Answer::Inbox(InboxReply::Attached(_)) = answer {
             // Routes that the last connection left may be for other subscriptions than it has now.
-            self.drop_lingering(io, key);
+            let (parts, mut turn) = self.turn(io);
+            parts.linger.handle_no_use(&mut turn, key);
         }
         match answer {
             Answer::Inbox(InboxReply::Attached(attached) | InboxReply::AttachedAgain(attached)) => {
@@ -312,7 +312,13 @@ impl<R: Rim> ClientLoop<R> {
         let joining = client.rare.take(|of| &mut of.joining);
         self.disconnect_stored(&client_id, epoch, expiry, false);
         self.unregister(io, key);
-        if !attached.is_some_and(|attached| self.linger_unjoined(io, key, epoch, attached)) {
+        let (parts, mut turn) = self.turn(io);
+        let lingers = attached.is_some_and(|attached| {
+            parts
+                .linger
+                .handle_unjoined(&mut turn, key, Epoch(epoch), attached)
+        });
+        if !lingers {
             let op = InboxOp::Detach {
                 session: self.base.node.store().client_name(&client_id).into(),
                 epoch,
@@ -449,7 +455,8 @@ impl<R: Rim> ClientLoop<R> {
     /// A client whose session ends with its connection. `epoch`: what the store recorded it under.
     pub(crate) fn joined_transient(&mut self, io: &mut impl LoopIo, key: Key, epoch: Option<u64>) {
         let now = Timestamp(io.now_ms());
-        self.drop_lingering(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.linger.handle_no_use(&mut turn, key);
         // A client leaves only by ways that end its joining, and end or detach what it has asked the store for.
         let client = self
             .clients
@@ -504,9 +511,10 @@ impl<R: Rim> ClientLoop<R> {
         }
         let now = Timestamp(io.now_ms());
         let session_key = self.base.session_key(key);
-        let taken = self.take_lingering(key);
+        let (parts, mut turn) = self.turn(io);
+        let taken = parts.linger.take(turn.base, turn.clients, key);
         if taken.is_none() {
-            self.route_all(io, key, &attached);
+            Linger::route_all(&mut turn, key, &attached);
         }
         // A client leaves only by ways that end its joining, and end or detach what it has asked the store for.
         let client = self
@@ -543,7 +551,7 @@ impl<R: Rim> ClientLoop<R> {
             );
         }
         let restored = Restored {
-            subscriptions: subscriptions.into_iter().map(subscription).collect(),
+            subscriptions: subscriptions.into_iter().map(inbox::subscription).collect(),
             received: received.clone(),
         };
         client.session = Session::open_durable(
@@ -623,26 +631,6 @@ impl<R: Rim> ClientLoop<R> {
         for waiter in waiters {
             io.resume(waiter.connection);
         }
-    }
-}
-
-/// A subscription of a durable session, for what goes to its connection directly.
-pub(crate) fn route_connection(routes: &Routes, session: SessionKey, stored: &StoredSubscription) {
-    if let Ok(filter) = SubscriptionFilter::parse(&stored.filter)
-        && filter.shared.is_none()
-    {
-        let wanted = Wanted::new(stored.options, stored.id).of_durable();
-        routes.subscribe(session, filter, wanted, Default::default);
-    }
-}
-
-/// A subscription as the session knows it.
-pub(crate) fn subscription(stored: StoredSubscription) -> Subscription {
-    Subscription {
-        filter: stored.filter,
-        options: stored.options,
-        id: Some(stored.id).filter(|id| *id != 0),
-        group: None,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::connect::registry::Claim;
 use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::excerpt::excerpt;
+use crate::linger::Linger;
 use crate::node::Pressure;
 use crate::rim::Rim;
 
@@ -359,7 +360,8 @@ impl<R: Rim> ClientLoop<R> {
         if self.clients.get(key).is_some_and(|client| client.counted) {
             self.unregister(io, key);
         }
-        self.leave_lingering(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.linger.handle_gone(&mut turn, key);
         let session_key = self.base.session_key(key);
         let expires_at = self
             .clients
@@ -406,7 +408,7 @@ impl<R: Rim> ClientLoop<R> {
         client_id: Box<str>,
         key: Key,
     ) -> Option<Next> {
-        if self.is_lingering(key) {
+        if Linger::is_lingering(&self.clients, key) {
             return self.follow(io, entry, client_id, key);
         }
         if let Some(client) = self.clients.get(key) {
@@ -583,7 +585,7 @@ impl<R: Rim> ClientLoop<R> {
         let (from, to) = (self.base.session_key(holder), self.base.session_key(key));
         self.base.node.registry.hand_on(&client_id, from, to);
         let next = self.begin(io, entry, client_id, true);
-        self.succeed(holder, key);
+        Linger::handle_successor(&mut self.clients, holder, key);
         Some(next)
     }
 

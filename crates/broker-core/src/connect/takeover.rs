@@ -20,6 +20,7 @@ use crate::connect::refused::Cause;
 use crate::connect::taking::{Next, Settling, Superseded, Taking, Then};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
+use crate::linger::Linger;
 use crate::peers::PeerEvent;
 use crate::pending::Pending;
 use crate::rim::Rim;
@@ -255,8 +256,11 @@ impl<R: Rim> ClientLoop<R> {
         older: Older,
         is_read: bool,
     ) {
-        if self.is_lingering(key) {
-            self.end_lingering_of(io, &older.client);
+        if Linger::is_lingering(&self.clients, key) {
+            let (parts, mut turn) = self.turn(io);
+            parts
+                .linger
+                .handle_later_elsewhere(&mut turn, &older.client);
             return self.settle_for(asker, older);
         }
         let holder = self.holder(key, &older);
@@ -275,7 +279,10 @@ impl<R: Rim> ClientLoop<R> {
                     self.base.add(Effect::CloseOlder(Box::new((asker, older))));
                     return;
                 }
-                self.end_lingering_of(io, &older.client);
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .linger
+                    .handle_later_elsewhere(&mut turn, &older.client);
                 if self.may_supersede(key) {
                     self.defer_close(key, asker, older);
                 } else {

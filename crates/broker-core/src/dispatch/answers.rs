@@ -119,8 +119,11 @@ impl<R: Rim> ClientLoop<R> {
                     self.publication_answered(io, publication, answer);
                 }
             }
-            Pending::Late(late) => self.late_answered(io, *late, &answer),
-            Pending::LingerEnd(holder) => self.detach_answered(io, holder),
+            Pending::Linger(asked) => {
+                let (parts, mut turn) = self.turn(io);
+                let lower = (&mut parts.rights, &mut parts.backpressure);
+                parts.linger.handle_answer(&mut turn, lower, asked, &answer);
+            }
             Pending::Heir { handover, sequence } => {
                 self.heir_answered(io, handover, sequence, &answer);
             }

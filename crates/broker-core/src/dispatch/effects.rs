@@ -5,6 +5,7 @@ use net_api::Key;
 
 use super::ClientLoop;
 use crate::clients::LoopIo;
+use crate::linger::Linger;
 use crate::rim::Rim;
 use crate::turn::Effect;
 
@@ -21,6 +22,13 @@ impl<R: Rim> ClientLoop<R> {
         match effect {
             Effect::End(key, reason) => self.end_connection(io, key, reason),
             Effect::Forget(key) => self.forget_client(io, key),
+            Effect::Logout(key) => {
+                let client = self.clients.get_mut(key);
+                let login = client.and_then(|client| client.login.take());
+                let expires_at = login.and_then(|login| login.expires_at());
+                self.expiries.replace(key, expires_at, None);
+            }
+            Effect::TellPeers => self.flush_peers_soon(io),
             Effect::HeldFrames(key) => {
                 self.handle_kept(io, key, false);
                 let (parts, mut turn) = self.turn(io);
@@ -100,7 +108,7 @@ impl<R: Rim> ClientLoop<R> {
             self.end_connection(io, key, reason);
         }
         self.carry_out(io);
-        self.detach_all_lingering();
+        Linger::handle_shutdown(&self.base, &self.clients);
         io.close_untagged();
     }
 }

@@ -85,7 +85,8 @@ impl<R: Rim> ClientLoop<R> {
         if self.base.index == 0 {
             self.base.node.rim.tell_incarnation();
         }
-        self.end_all_lingering(io);
+        let (parts, mut turn) = self.turn(io);
+        parts.linger.handle_fence(&mut turn);
         self.carry_out(io);
         for key in self.clients.online() {
             self.refuse_claimed(io, key);

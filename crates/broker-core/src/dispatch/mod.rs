@@ -30,6 +30,7 @@ use crate::connect::expiries::Expiries;
 use crate::connect::login_stage::Login;
 use crate::connect::registering::Registering;
 use crate::connect::taking::Superseded;
+use crate::linger::Linger;
 use crate::node::Node;
 use crate::publish::calls::Calls;
 use crate::publish::deliveries::Deliveries;
@@ -39,7 +40,6 @@ use crate::rights::authorize::Rights;
 use crate::rights::unjudged::Unjudged;
 use crate::rim::Rim;
 use crate::routes::MatchCache;
-use crate::session::lingering::Lingerers;
 use crate::session::reopening::Reopening;
 use crate::shared::awaited::Members;
 use crate::shared::handover::Legacies;
@@ -64,6 +64,7 @@ pub(crate) struct Parts {
     pub(crate) backpressure: Backpressure,
     pub(crate) rights: Rights,
     pub(crate) replays: Replays,
+    pub(crate) linger: Linger,
 }
 
 /// The clients of one loop.
@@ -90,8 +91,6 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) deliveries: Deliveries,
     pub(crate) members: Members,
     pub(crate) calls: Calls,
-    /// Sessions without a connection whose routes stay.
-    pub(crate) lingerers: Lingerers,
     /// What the directory of clients is to be told.
     pub(crate) registering: Registering,
     /// Shards that another node leads, until all clients have been visited for them.
@@ -133,7 +132,6 @@ impl<R: Rim> ClientLoop<R> {
             deliveries: Deliveries::default(),
             members: Members::default(),
             calls,
-            lingerers: Lingerers::default(),
             registering: Registering::default(),
             reopening: Reopening::default(),
             legacies: Legacies::default(),

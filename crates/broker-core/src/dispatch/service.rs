@@ -308,7 +308,10 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Members) => self.look_for_members(io),
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
             Some(Timer::Leaving(id)) => self.end_leaving(io, id),
-            Some(Timer::Linger(key)) => self.linger_timer(io, key),
+            Some(Timer::Linger(key)) => {
+                let (parts, mut turn) = self.turn(io);
+                parts.linger.handle_timer(&mut turn, key);
+            }
             Some(Timer::Leaders) => new_leaders::go_on(self, io),
             Some(Timer::Connect(_)) | None => {}
         }

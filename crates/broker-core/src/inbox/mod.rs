@@ -18,7 +18,7 @@
 //! arrives in the order in which it was told; what is given to a session in the order of its inbox is not given twice on
 //! a connection.
 //!
-//! Deliberately absent: attaching (`connect`), and what a session without a connection is sent (`session/linger.rs`).
+//! Deliberately absent: attaching (`connect`), and what a session without a connection is sent (`linger`).
 //!
 //! Where to read next: `stored.rs`, `catching_up.rs`.
 
@@ -42,7 +42,7 @@ pub(crate) use self::catching_up::Came;
 pub(crate) use self::numbers::{Epoch, InboxNumber, Sequence};
 pub(crate) use self::page::Page;
 use self::stored::CREDIT;
-pub(crate) use self::stored::{Attachment, Inbox, Stored};
+pub(crate) use self::stored::{Attachment, Inbox, Stored, subscription};
 use crate::clients::Clients;
 use crate::pending::Pending;
 use crate::rim::Rim;

@@ -2,9 +2,9 @@
 
 use hashing::HashMap;
 use mqtt_proto::PacketId;
-use mqtt_session::PacketIdSet;
+use mqtt_session::{PacketIdSet, Subscription};
 use store_state::api::{ShardRef, ShardRefs, Slot, Store};
-use store_state::inbox::{ClientName, Origin};
+use store_state::inbox::{ClientName, Origin, StoredSubscription};
 
 use super::catching_up::CatchingUp;
 use super::numbers::{Epoch, InboxNumber, Sequence};
@@ -239,6 +239,16 @@ impl Inbox {
         self.elsewhere.known.remove(&packet_id);
         self.elsewhere.unknown.remove(packet_id);
         self.repeated.remove(packet_id);
+    }
+}
+
+/// A subscription as the session knows it.
+pub(crate) fn subscription(stored: StoredSubscription) -> Subscription {
+    Subscription {
+        filter: stored.filter,
+        options: stored.options,
+        id: Some(stored.id).filter(|id| *id != 0),
+        group: None,
     }
 }
 

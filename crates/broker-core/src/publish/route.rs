@@ -23,6 +23,7 @@ use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::inbox::{Came, Inboxes};
 use crate::key::SessionKey;
+use crate::linger::{Led, Linger};
 use crate::pending::{Awaiting, Pending, Publication, Storing, ToMember};
 use crate::publish::STORED_NAME;
 use crate::publish::calls::needs_call;
@@ -34,7 +35,6 @@ use crate::publish::retained_order::{Asks, ToOwner};
 use crate::publish::source::Source;
 use crate::rim::Rim;
 use crate::routes::{MatchSet, Target};
-use crate::session::linger::Led;
 use crate::share::units;
 use crate::shared::groups::{Group, Member, Who};
 use crate::stats::BrokerStats;
@@ -512,13 +512,18 @@ impl<R: Rim> ClientLoop<R> {
             let stored =
                 target.durable && (always || message.qos.min(target.qos) > QoS::AtMostOnce);
             if !stored
-                && target.wants(|| self.behind_route(target.session).to_bits() == message.publisher)
+                && target.wants(|| {
+                    let behind = Linger::behind_route(&self.base, &self.clients, target.session);
+                    behind.to_bits() == message.publisher
+                })
             {
                 let key = target.session.key();
                 if self.clients.get(key).is_some_and(Client::lingers) {
                     let shards = self.matching_shards(set, &message);
                     let delivery = delivery(message, target);
-                    let led = self.led_to(io, key, delivery, Some((shards, &set.known)));
+                    let (parts, mut turn) = self.turn(io);
+                    let shards = Some((shards, &set.known));
+                    let led = parts.linger.led_to(&mut turn, key, delivery, shards);
                     self.deliver_led(io, led, came);
                 } else {
                     self.deliver_to_client(io, key, delivery(message, target), came);
@@ -539,7 +544,8 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Gives a delivery to a session of this loop.
     pub(crate) fn deliver_to(&mut self, io: &mut impl LoopIo, key: Key, delivery: Delivery) {
-        let led = self.led_to(io, key, delivery, None);
+        let (parts, mut turn) = self.turn(io);
+        let led = parts.linger.led_to(&mut turn, key, delivery, None);
         self.deliver_led(io, led, Came::Alone);
     }
 

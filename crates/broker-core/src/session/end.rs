@@ -8,7 +8,8 @@ use store_state::session::SessionReply;
 use crate::clients::{DONE, LoopIo, Timer};
 use crate::dispatch::ClientLoop;
 use crate::excerpt::excerpt;
-use crate::inbox::Inboxes;
+use crate::inbox::{Epoch, Inboxes};
+use crate::linger::Linger;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
 
@@ -119,15 +120,15 @@ impl<R: Rim> ClientLoop<R> {
             0
         };
         let name = Box::<str>::from(client.session.client_id());
-        let lingers = self.lingers(key);
-        let routes = self.route_key(key).key();
-        let (_, mut turn) = self.turn(io);
+        let routes = Linger::route_key(&self.base, &self.clients, key).key();
+        let (parts, mut turn) = self.turn(io);
+        let lingers = parts.linger.lingers(turn.base, turn.clients, key);
         let left = Inboxes::handle_end_of_connection(&mut turn, key, lingers.is_some());
         let is_stored = left.is_some();
-        let (mut epoch, mut held) = (0, Vec::new());
+        let (mut epoch, mut held) = (Epoch(0), Vec::new());
         if let Some(left) = left {
-            (epoch, held) = (left.epoch.0, left.held);
-            let id = self.disconnect_stored(&name, epoch, expiry_s, keep_will);
+            (epoch, held) = (left.epoch, left.held);
+            let id = self.disconnect_stored(&name, epoch.0, expiry_s, keep_will);
             if closes.is_some()
                 && let Some(Pending::Disconnect { closes: waits }) = self.base.pending.get_mut(id)
             {
@@ -148,8 +149,10 @@ impl<R: Rim> ClientLoop<R> {
         self.base.report_dropped(&self.clients, io, key);
         let (parts, mut turn) = self.turn(io);
         parts.backpressure.handle_end_of_connection(&mut turn, key);
-        if let Some(ms) = lingers {
-            self.linger(io, key, epoch, ms);
+        if let Some(span) = lingers {
+            let (parts, mut turn) = self.turn(io);
+            let linger = &mut parts.linger;
+            linger.handle_end_of_connection(&mut turn, key, epoch, span);
             // They go where further ones go: to the inbox, behind what it has.
             for delivery in held {
                 self.deliver_to(io, routes, delivery);

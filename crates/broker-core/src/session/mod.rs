@@ -1,8 +1,6 @@
 //! Sessions that the store keeps, and the end of connections and sessions.
 
 pub(crate) mod end;
-pub(crate) mod linger;
-pub(crate) mod lingering;
 pub(crate) mod new_leaders;
 pub(crate) mod reopening;
 pub(crate) mod unreleased;

@@ -14,13 +14,11 @@ use store_state::api::{Failure, Store as _};
 use store_state::inbox::{InboxOp, InboxReply, SessionName, StoredSubscription};
 
 use crate::clients::{Client, LoopIo};
-use crate::connect::claim;
-use crate::connect::claim::route_connection;
 use crate::dispatch::ClientLoop;
 use crate::events::SubscriptionHappened;
 use crate::excerpt::excerpt;
-use crate::inbox::Epoch;
-use crate::key::SessionKey;
+use crate::inbox::{self, Epoch};
+use crate::linger::Linger;
 use crate::pending::{Answer, Pending};
 use crate::quotas::Holding;
 use crate::retained::backlog::Owed;
@@ -471,13 +469,17 @@ impl<R: Rim> ClientLoop<R> {
         subscription: StoredSubscription,
         stored: Option<bool>,
     ) -> Option<Added> {
-        let (session_key, routes) = (self.base.session_key(key), self.route_key(key));
+        let (session_key, routes) = (
+            self.base.session_key(key),
+            Linger::route_key(&self.base, &self.clients, key),
+        );
         let client = self.clients.get_mut(key)?;
         let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
         let wanted = Wanted::new(subscription.options, subscription.id);
         let (new, group) = match stored {
             Some(new) => {
-                route_connection(&self.base.node.routes, routes, &subscription);
+                let of_node = &self.base.node.routes;
+                of_node.subscribe_connection(routes, &subscription);
                 if client.rare.get().gauge.is_none() {
                     client.rare.set(
                         |of| &mut of.gauge,
@@ -513,7 +515,7 @@ impl<R: Rim> ClientLoop<R> {
             owes: owes.then(|| Owed::new(filter.filter, wanted)),
             subscription: Subscription {
                 group,
-                ..claim::subscription(subscription)
+                ..inbox::subscription(subscription)
             },
         })
     }
@@ -651,7 +653,10 @@ impl<R: Rim> ClientLoop<R> {
         part: &[Box<str>],
         stored: Option<&[bool]>,
     ) -> Vec<ReasonCode> {
-        let (session_key, routes) = (self.base.session_key(key), self.route_key(key));
+        let (session_key, routes) = (
+            self.base.session_key(key),
+            Linger::route_key(&self.base, &self.clients, key),
+        );
         let mut reasons = Vec::with_capacity(part.len());
         let mut removed = Vec::with_capacity(part.len());
         for (at, text) in part.iter().enumerate() {
@@ -709,25 +714,12 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Takes a session's subscriptions out of the routes.
     pub(crate) fn remove_routes(&mut self, io: &mut impl LoopIo, key: Key) {
-        let session_key = self.route_key(key);
+        let session_key = Linger::route_key(&self.base, &self.clients, key);
         if let Some(client) = self.clients.get(key) {
-            self.take_out_routes(io, session_key, client.session.subscriptions());
-        }
-    }
-
-    /// Takes the routes of subscriptions out that are under a key.
-    pub(crate) fn take_out_routes(
-        &self,
-        io: &mut impl LoopIo,
-        routes: SessionKey,
-        subscriptions: &[Subscription],
-    ) {
-        // Many clients with many of them go in several turns.
-        io.charge(units(subscriptions.len()).saturating_mul(FILTER));
-        for subscription in subscriptions {
-            if let Ok(filter) = SubscriptionFilter::parse(&subscription.filter) {
-                self.base.node.routes.unsubscribe(routes, filter);
-            }
+            let all = client.session.subscriptions();
+            // Many clients with many of them go in several turns.
+            io.charge(units(all.len()).saturating_mul(FILTER));
+            self.base.node.routes.unsubscribe_all(session_key, all);
         }
     }
 }

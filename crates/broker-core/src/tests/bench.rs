@@ -60,14 +60,14 @@ impl Bench {
 
     /// A client that is connected. Nothing of its connection is read until somebody says so.
     pub(crate) fn connect(&mut self, client_id: &str) -> Key {
-        self.connect_with(client_id, |connect, policy, now| {
+        self.connect_with(client_id, &[], |connect, policy, now| {
             Session::open(connect, client_id.into(), Accepted::default(), policy, now)
         })
     }
 
     /// The same, with a session that the store keeps.
     pub(crate) fn connect_durable(&mut self, client_id: &str) -> Key {
-        self.connect_with(client_id, |connect, policy, now| {
+        self.connect_with(client_id, &["durable"], |connect, policy, now| {
             let (accepted, restored) = (Accepted::default(), Restored::default());
             Session::open_durable(
                 connect,
@@ -84,9 +84,10 @@ impl Bench {
     fn connect_with(
         &mut self,
         client_id: &str,
+        words: &[&str],
         open: impl FnOnce(&Connect<'_>, &Policy, Timestamp) -> Session,
     ) -> Key {
-        let (_, frame) = packets::connect(client_id, &[]);
+        let (_, frame) = packets::connect(client_id, words);
         let Ok(Packet::Connect(connect)) = Packet::decode(&frame, ProtocolVersion::V5) else {
             panic!("it is a CONNECT");
         };
@@ -132,6 +133,7 @@ impl Bench {
                 Some(Timer::Hold(_)) => "timer of the hold".to_owned(),
                 Some(Timer::Replay(_)) => "timer of the replay".to_owned(),
                 Some(Timer::Throttled(_)) => "timer of the pause".to_owned(),
+                Some(Timer::Linger(_)) => "timer of the lingering".to_owned(),
                 _ => format!("timer {timer}"),
             });
         }
@@ -139,6 +141,8 @@ impl Bench {
             seen.push(match effect {
                 Effect::HeldFrames(_) => "handle what was kept".to_owned(),
                 Effect::End(key, _) => format!("end {}", self.clients.client_id(key)),
+                Effect::Forget(key) => format!("forget {}", self.clients.client_id(key)),
+                Effect::Logout(key) => format!("log {} out", self.clients.client_id(key)),
                 other => format!("{other:?}"),
             });
         }

@@ -18,6 +18,10 @@ pub(crate) enum Effect {
     End(Key, ReasonCode),
     /// An entry leaves the table; its identifier is free.
     Forget(Key),
+    /// What a client has logged in as is nobody's any more: it has no connection, and its entry stays.
+    Logout(Key),
+    /// Other nodes are told of routes before the loop waits for anything.
+    TellPeers,
     /// PUBLISH packets that were kept while a publisher was held back are handled, and its connection is read.
     HeldFrames(Key),
     /// Messages of shared groups that one member did not acknowledge go to others.

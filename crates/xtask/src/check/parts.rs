@@ -30,8 +30,7 @@ const BROKER_CORE: Edges = &[
     (
         "connect",
         &[
-            "classes", "clients", "dispatch", "inbox", "publish", "retained", "rights", "routes",
-            "session",
+            "classes", "clients", "dispatch", "inbox", "linger", "publish", "retained", "rights",
         ],
     ),
     (
@@ -42,6 +41,7 @@ const BROKER_CORE: Edges = &[
             "drain",
             "inbox",
             "inspect",
+            "linger",
             "publish",
             "rights",
             "session",
@@ -55,6 +55,7 @@ const BROKER_CORE: Edges = &[
     ("drain", &["turn"]),
     ("inbox", &["clients", "shared"]),
     ("inspect", &["dispatch", "rights"]),
+    ("linger", &["clients", "inbox", "key", "retained"]),
     (
         "node",
         &["backpressure", "connect", "drops", "peers", "routes"],
@@ -68,7 +69,7 @@ const BROKER_CORE: Edges = &[
             "dispatch",
             "inbox",
             "key",
-            "session",
+            "linger",
             "shared",
         ],
     ),
@@ -82,9 +83,8 @@ const BROKER_CORE: Edges = &[
             "connect",
             "dispatch",
             "inbox",
-            "key",
+            "linger",
             "publish",
-            "retained",
             "subscribe",
             "will",
         ],
@@ -95,9 +95,7 @@ const BROKER_CORE: Edges = &[
     ),
     (
         "subscribe",
-        &[
-            "connect", "dispatch", "publish", "quotas", "retained", "session",
-        ],
+        &["dispatch", "linger", "publish", "quotas", "retained"],
     ),
     ("turn", &["clients", "drops", "key", "share"]),
     ("will", &["clients", "publish"]),

@@ -1,10 +1,9 @@
-//! Sessions that linger, and what comes for them.
+//! What an entry of the loop's clients has to do with routes that outlive connections.
 
-use std::collections::VecDeque;
-
-use mqtt_session::{Delivery, TakenSubscriptions};
+use mqtt_session::TakenSubscriptions;
 use net_api::Key;
 
+use crate::inbox::Epoch;
 use crate::retained::backlog::Replay;
 
 /// What an entry has to do with routes that outlive connections.
@@ -20,7 +19,7 @@ pub(crate) enum Kept {
 #[derive(Debug)]
 pub(crate) struct Lingering {
     /// Of the connection that the inbox was attached for last.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// The entry of the last client that was connected.
     pub(super) last: Key,
     /// What the routes are for; `None`: the successor is connected and has it.
@@ -36,26 +35,4 @@ pub(crate) struct Lingering {
     pub(super) late_bytes: usize,
     /// It is among those that are over.
     pub(super) is_over: bool,
-}
-
-/// The sessions of a loop that linger.
-#[derive(Debug, Default)]
-pub(crate) struct Lingerers {
-    /// Those that nobody is connected for.
-    pub(super) count: usize,
-    /// Whose time is over. Their routes are taken out one after the other, each when its inbox is detached.
-    pub(super) over: VecDeque<Key>,
-    /// The one whose inbox is being detached.
-    pub(super) ending: Option<Key>,
-    /// Bytes of messages on their way to inboxes.
-    pub(super) late_bytes: usize,
-}
-
-/// A message for a client that is not connected, on its way to its inbox.
-#[derive(Debug)]
-pub(crate) struct Late {
-    pub(super) client: Box<str>,
-    pub(super) holder: Key,
-    pub(super) delivery: Delivery,
-    pub(super) bytes: usize,
 }
