@@ -1,7 +1,8 @@
 //! Where a session lives, as one number.
 
 use net_api::Key;
-use peer_protocol::{Foreign, Slot};
+use peer_protocol::{Foreign, HASH_BITS, Slot};
+use store_state::inbox::publisher_hash;
 
 /// A session of this node: the loop it belongs to, and its slot and generation there. Never 0, so that
 /// 0 can stand for the broker itself as a publisher.
@@ -146,6 +147,12 @@ impl From<SessionKey> for Receiver {
     fn from(key: SessionKey) -> Self {
         Self(key.0)
     }
+}
+
+/// What groups that keep a publisher's messages with one member know a client by: unlike its session's key,
+/// it is the same after a reconnect.
+pub(crate) fn ordering_hash(client_id: &str) -> u32 {
+    (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod drain;
 mod drops;
 mod events;
 mod excerpt;
+mod handover;
 mod inbox;
 pub mod inspect;
 mod key;

@@ -6,20 +6,20 @@ use mqtt_proto::{PacketId, ReasonCode};
 use mqtt_session::ApplicationMessage;
 use net_api::{ConnectionId, Key};
 use store_state::api::{Failure, RetainedPage};
-use store_state::inbox::{InboxReply, Item, Origin, StoredSubscription};
+use store_state::inbox::{InboxReply, Item, StoredSubscription};
 use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
 use crate::backpressure::throttle::Receivers;
-use crate::clients::message::Done;
 use crate::connect::taking::{Settling, Taking};
+use crate::handover::asked::Asked as HandoverAsked;
 use crate::inbox::asked::Asked as InboxAsked;
 use crate::linger::asked::Asked as LingerAsked;
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
 use crate::retained::asked::Asked as RetainedAsked;
-use crate::shared::handover::Handover;
 use crate::subscribe::parts::AnswerTo;
+use crate::will::asked::Asked as WillAsked;
 
 /// A question to the store, with what is needed to go on when the answer comes.
 #[derive(Debug)]
@@ -65,20 +65,14 @@ pub(crate) enum Pending {
     /// The end of a connection, which a shutdown waits for. `closes`: a connection whose client has sent
     /// DISCONNECT, and which is closed when its end is recorded.
     Disconnect { closes: Option<ConnectionId> },
-    /// A will that was published, by its origin: that is to be recorded.
-    Fired(Origin),
-    /// A will that could not be published is asked for again.
-    FireAgain { client: Box<str>, epoch: u64 },
-    /// The will of a client that is to be disconnected, which a shutdown waits for.
-    WillDue { _done: Done },
+    /// For wills.
+    Will(WillAsked),
     /// A message for a member of a shared group.
     Member(Box<ToMember>),
     /// For sessions that linger.
     Linger(LingerAsked),
-    /// A page of a legacy: the shard is asked for it, and then members of its groups are to take it.
-    Handover(Box<Handover>),
-    /// A message of that page, for a member.
-    Heir { handover: Key, sequence: u64 },
+    /// For legacies.
+    Handover(HandoverAsked),
 }
 
 /// A message on its way to the inbox of a member of a shared group.

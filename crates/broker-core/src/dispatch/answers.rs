@@ -5,9 +5,11 @@ use store_state::inbox::InboxReply;
 
 use crate::clients::LoopIo;
 use crate::dispatch::ClientLoop;
+use crate::handover::asked::Asked as HandoverAsked;
 use crate::inbox::Inboxes;
 use crate::pending::{Answer, Pending, ToMember};
 use crate::rim::Rim;
+use crate::will::Wills;
 
 impl<R: Rim> ClientLoop<R> {
     /// This node is cut off from most others: publications of transient sessions that only wait for shards of
@@ -52,11 +54,6 @@ impl<R: Rim> ClientLoop<R> {
             self.take_if_closed(io, id);
             return;
         }
-        if let Some(Pending::Handover(_)) = self.base.pending.get(id) {
-            self.page_answered(io, id, answer);
-            self.base.stats.pending.set(self.base.pending.len() as u64);
-            return;
-        }
         let Some(pending) = self.base.pending.remove(id) else {
             return;
         };
@@ -94,12 +91,7 @@ impl<R: Rim> ClientLoop<R> {
                 replays,
                 ..
             } => self.barrier_passed(io, key, answer_to, reasons, replays),
-            Pending::Fired(origin) => self.fired_answered(&origin, &answer),
-            Pending::FireAgain { client, epoch } => {
-                if let Answer::Failed(_) = answer {
-                    self.will_is_unpublished(io, client, epoch);
-                }
-            }
+            Pending::Will(asked) => Wills::handle_answer(&mut self.base, asked, &answer),
             Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
             Pending::Member(to_member) => {
                 let ToMember {
@@ -124,14 +116,14 @@ impl<R: Rim> ClientLoop<R> {
                 let lower = (&mut parts.rights, &mut parts.backpressure);
                 parts.linger.handle_answer(&mut turn, lower, asked, &answer);
             }
-            Pending::Heir { handover, sequence } => {
-                self.heir_answered(io, handover, sequence, &answer);
+            Pending::Handover(HandoverAsked::Page(page)) => self.page_answered(io, page, answer),
+            Pending::Handover(HandoverAsked::Target(page, sequence)) => {
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .legacies
+                    .handle_target(&mut turn, (page, sequence), &answer);
             }
-            Pending::Publish(_)
-            | Pending::Handover(_)
-            | Pending::Register(_)
-            | Pending::TakeOver(_)
-            | Pending::WillDue { .. } => {}
+            Pending::Publish(_) | Pending::Register(_) | Pending::TakeOver(_) => {}
         }
     }
 }

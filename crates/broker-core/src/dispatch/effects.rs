@@ -5,6 +5,7 @@ use net_api::Key;
 
 use super::ClientLoop;
 use crate::clients::LoopIo;
+use crate::inbox::Epoch;
 use crate::linger::Linger;
 use crate::rim::Rim;
 use crate::turn::Effect;
@@ -44,9 +45,15 @@ impl<R: Rim> ClientLoop<R> {
                 let (asker, older) = *asked;
                 self.close_older(io, asker, older, true);
             }
-            Effect::WillPublished { client, epoch } => self.will_is_published(&client, epoch),
+            Effect::WillPublished { client, epoch } => {
+                let wills = &mut self.parts.wills;
+                wills.handle_published(&mut self.base, &client, Epoch(epoch));
+            }
             Effect::WillUnpublished { client, epoch } => {
-                self.will_is_unpublished(io, client, epoch)
+                let (parts, mut turn) = self.turn(io);
+                parts
+                    .wills
+                    .handle_unpublished(&mut turn, client, Epoch(epoch));
             }
         }
     }

@@ -7,11 +7,12 @@ use store_state::api::Event;
 use super::ClientLoop;
 use crate::clients::LoopIo;
 use crate::events::{SessionEvent, SessionHappened};
-use crate::inbox::{Epoch, Inboxes, Page, Sequence};
+use crate::inbox::{Epoch, InboxNumber, Inboxes, Page, Sequence};
 use crate::pending::Answer;
 use crate::rim::Rim;
 use crate::session::new_leaders;
 use crate::session::reopening::LeaderChange;
+use crate::turn::Effect;
 
 impl<R: Rim> ClientLoop<R> {
     /// Events of the store.
@@ -54,7 +55,16 @@ impl<R: Rim> ClientLoop<R> {
                     client,
                     epoch,
                     will,
-                } => self.fire(io, client, epoch, &will),
+                } => {
+                    let (parts, mut turn) = self.turn(io);
+                    let (name, of) = (client.clone(), Epoch(epoch));
+                    let due = parts.wills.handle_due(&mut turn, name, of, &will);
+                    if let Some((message, source)) = due
+                        && self.distribute(io, &message, source).is_some()
+                    {
+                        self.base.add(Effect::WillPublished { client, epoch });
+                    }
+                }
                 Event::Ended { client, epoch, why } => {
                     if let Some(why) = why {
                         self.base.node.rim.tell_session(&SessionEvent {
@@ -65,7 +75,10 @@ impl<R: Rim> ClientLoop<R> {
                     }
                     Inboxes::handle_ended(&mut self.base, client, Epoch(epoch));
                 }
-                Event::LeftBehind { client, inbox } => self.left_behind(client, inbox),
+                Event::LeftBehind { client, inbox } => {
+                    let legacies = &mut self.parts.legacies;
+                    legacies.handle_told(&mut self.base, client, InboxNumber(inbox));
+                }
                 Event::SplitOff { .. } => {
                     debug_assert!(
                         false,

@@ -4,7 +4,7 @@
 //! Invariant: all that concerns one session happens in its loop, under that loop's lock, one thing at a
 //! time. Other loops reach a session only by [`LoopMessage`].
 //!
-//! `effects.rs`: what parts want done. `events.rs`: what the store tells. `answers.rs`: what goes on with its answers. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`:
+//! `effects.rs`: what parts want done. `events.rs`: what the store tells. `redispatched.rs`: who gets what sessions have left. `answers.rs`: what goes on with its answers. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`:
 //! what else happens to a loop. What all parts stand on is in `turn` and `clients`. The rest of a loop's methods stand with
 //! their subjects: `connect`, `publish`, `subscribe`, `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`,
 //! `will`; what these remember stands beside them, in files that know nothing of the loop.
@@ -13,6 +13,7 @@ mod answers;
 mod effects;
 mod events;
 mod frames;
+mod redispatched;
 mod service;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ use crate::connect::expiries::Expiries;
 use crate::connect::login_stage::Login;
 use crate::connect::registering::Registering;
 use crate::connect::taking::Superseded;
+use crate::handover::Legacies;
 use crate::linger::Linger;
 use crate::node::Node;
 use crate::publish::calls::Calls;
@@ -42,10 +44,9 @@ use crate::rim::Rim;
 use crate::routes::MatchCache;
 use crate::session::reopening::Reopening;
 use crate::shared::awaited::Members;
-use crate::shared::handover::Legacies;
 use crate::traffic::Traffic;
 use crate::turn::{Base, Turn};
-use crate::will::unpublished::Unpublished;
+use crate::will::Wills;
 
 pub(crate) use frames::Violated;
 
@@ -65,6 +66,8 @@ pub(crate) struct Parts {
     pub(crate) rights: Rights,
     pub(crate) replays: Replays,
     pub(crate) linger: Linger,
+    pub(crate) wills: Wills,
+    pub(crate) legacies: Legacies,
 }
 
 /// The clients of one loop.
@@ -95,9 +98,6 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) registering: Registering,
     /// Shards that another node leads, until all clients have been visited for them.
     pub(crate) reopening: Reopening,
-    /// What ended sessions have left.
-    pub(crate) legacies: Legacies,
-    pub(crate) unpublished: Unpublished,
     pub(crate) superseded: Vec<Superseded>,
     /// Connections that have sent no CONNECT yet.
     pub(crate) awaiting_connect: AwaitingConnect,
@@ -134,8 +134,6 @@ impl<R: Rim> ClientLoop<R> {
             calls,
             registering: Registering::default(),
             reopening: Reopening::default(),
-            legacies: Legacies::default(),
-            unpublished: Unpublished::default(),
             superseded: Vec::new(),
             awaiting_connect: AwaitingConnect::default(),
             unchecked: Vec::new(),

@@ -31,6 +31,7 @@ use crate::session::reopening::LeaderChange;
 use crate::stats::ClosedBeforeConnect;
 use crate::subscribe::on_behalf;
 use crate::traffic::{Amount, Bytes, Messages};
+use crate::will::Wills;
 
 impl<R: Rim> Service for ClientLoop<R> {
     type Mail = LoopMessage;
@@ -296,8 +297,8 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Recheck) => self.recheck(io, None),
             Some(Timer::Rules) => self.go_on_judging(io),
             Some(Timer::Bans) => self.go_on_checking_bans(io),
-            Some(Timer::Legacies) => self.retry_handovers(),
-            Some(Timer::Wills) => self.retry_wills(),
+            Some(Timer::Legacies) => self.parts.legacies.handle_timer(&mut self.base),
+            Some(Timer::Wills) => self.parts.wills.handle_timer(&mut self.base),
             Some(Timer::Superseded) => self.close_superseded(io),
             Some(Timer::Sys) => self.publish_sys(io),
             Some(Timer::Replay(key)) => {
@@ -387,7 +388,7 @@ impl<R: Rim> Service for ClientLoop<R> {
                 drop(done);
             }
             LoopMessage::PublishWills(done) => {
-                self.publish_all_wills(&done);
+                Wills::handle_shutdown(&mut self.base, &self.clients, &done);
                 drop(done);
             }
             LoopMessage::Disconnect(done) => {

@@ -9,7 +9,6 @@ use mqtt_session::{
     ApplicationMessage, Delivery, DropReason, Dropped, Qos0Inbox, SubscriptionIdSet,
 };
 use net_api::{Behind, Key};
-use peer_protocol::HASH_BITS;
 use store_state::CorrelationId;
 use store_state::api::{ShardRef, ShardRefs, Store as _};
 use store_state::inbox::{InboxOp, Item, Origin, publisher_hash};
@@ -22,7 +21,7 @@ use crate::clients::{
 use crate::dispatch::ClientLoop;
 use crate::drops::Reason;
 use crate::inbox::{Came, Inboxes};
-use crate::key::SessionKey;
+use crate::key::{SessionKey, ordering_hash};
 use crate::linger::{Led, Linger};
 use crate::pending::{Awaiting, Pending, Publication, Storing, ToMember};
 use crate::publish::STORED_NAME;
@@ -751,12 +750,6 @@ impl<R: Rim> ClientLoop<R> {
             Timer::Sys.to_bits(),
         );
     }
-}
-
-/// What groups that keep a publisher's messages with one member know a client by: unlike its session's key,
-/// it is the same after a reconnect.
-pub(crate) fn ordering_hash(client_id: &str) -> u32 {
-    (publisher_hash(client_id) >> (u64::BITS - HASH_BITS)) as u32
 }
 
 /// The answer to whoever publishes a message that nobody has to keep.

@@ -12,6 +12,7 @@ use crate::inbox::{Epoch, Inboxes};
 use crate::linger::Linger;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
+use crate::will::Wills;
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
 const HELD_BACK_RETRY_MS: u64 = 1_000;
@@ -170,7 +171,8 @@ impl<R: Rim> ClientLoop<R> {
         }
         // Otherwise it is the store's to publish.
         if let Some(will) = will.filter(|_| !is_stored) {
-            self.publish_unrecorded_will(io, &name, will);
+            let (message, source) = Wills::handle_unrecorded(&self.base, &name, will);
+            self.distribute(io, &message, source);
         }
     }
 

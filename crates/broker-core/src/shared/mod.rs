@@ -2,8 +2,6 @@
 
 pub(crate) mod awaited;
 pub(crate) mod groups;
-pub(crate) mod handover;
-pub(crate) mod legacies;
 pub(crate) mod members;
 pub(crate) mod offer;
 mod offers;

@@ -98,7 +98,7 @@ const BROKER_CORE: Edges = &[
         &["dispatch", "linger", "publish", "quotas", "retained"],
     ),
     ("turn", &["clients", "drops", "key", "share"]),
-    ("will", &["clients", "publish"]),
+    ("will", &["clients"]),
 ];
 
 const RULE: &str = "edge";

@@ -1,4 +1,4 @@
-//! Undelivered messages of shared groups, and how far their handover is.
+//! The legacies that a loop hands over, and in which order.
 //!
 //! Invariant: of one client, one legacy is handed over at a time, in the order in which they were told: so messages of one
 //! publisher that were queued in one session stay in their order.
@@ -8,22 +8,25 @@ use std::collections::{BTreeMap, VecDeque};
 use store_state::api::Store;
 use store_state::inbox::{Done, InboxOp, Origin};
 
+use crate::inbox::{InboxNumber, Sequence};
+
 /// A legacy, by whose session has left it and its number.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Legacy {
     pub(super) client: Box<str>,
-    pub(super) inbox: u64,
+    pub(super) inbox: InboxNumber,
 }
 
 impl Legacy {
     /// Who publishes its messages; as with wills, no client is called so.
     pub(super) fn publisher(&self) -> String {
         let Self { client, inbox } = self;
+        let InboxNumber(inbox) = inbox;
         format!("\0left {inbox}/{client}")
     }
 
     /// What makes a message of it happen once.
-    pub(super) fn origin(&self, store: &impl Store, sequence: u64) -> Origin {
+    pub(super) fn origin(&self, store: &impl Store, Sequence(sequence): Sequence) -> Origin {
         Origin {
             client: store.client_name(&self.publisher()),
             incarnation: sequence,
@@ -32,20 +35,20 @@ impl Legacy {
     }
 
     /// Others have these messages of it, and the next ones are asked for.
-    pub(super) fn hand_over(&self, store: &impl Store, done: Vec<u64>) -> InboxOp {
+    pub(super) fn hand_over(&self, store: &impl Store, done: Vec<Sequence>) -> InboxOp {
         InboxOp::HandOver {
             client: store.client_name(&self.client),
-            inbox: self.inbox,
-            done: Done(done),
+            inbox: self.inbox.0,
+            done: Done(done.into_iter().map(|Sequence(of)| of).collect()),
         }
     }
 }
 
-/// The legacies that a loop hands over.
+/// The legacies that are known, and how far each is.
 #[derive(Debug, Default)]
-pub(crate) struct Legacies {
+pub(super) struct Known {
     /// All of them, by client. The first of each is under way, or ready, or stuck; the others wait for it.
-    by_client: BTreeMap<Box<str>, VecDeque<u64>>,
+    by_client: BTreeMap<Box<str>, VecDeque<InboxNumber>>,
     /// How many these are.
     known: usize,
     /// Those that wait for legacies of other clients to be done.
@@ -54,7 +57,7 @@ pub(crate) struct Legacies {
     stuck: Vec<Legacy>,
 }
 
-impl Legacies {
+impl Known {
     /// How many are known.
     pub(super) fn known(&self) -> usize {
         self.known
@@ -120,18 +123,6 @@ impl Legacies {
     }
 }
 
-/// A page of a legacy that is handed over.
-#[derive(Debug)]
-pub(crate) struct Handover {
-    pub(super) legacy: Legacy,
-    /// Messages on the page; 0: it has not come.
-    pub(super) messages: usize,
-    /// The sequences of those that others have.
-    pub(super) done: Vec<u64>,
-    /// Inboxes that were asked to take one and have not answered.
-    pub(super) asked: usize,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,13 +130,13 @@ mod tests {
     fn legacy(client: &str, inbox: u64) -> Legacy {
         Legacy {
             client: client.into(),
-            inbox,
+            inbox: InboxNumber(inbox),
         }
     }
 
     #[test]
     fn legacies_of_a_client_are_handed_over_one_after_the_other() {
-        let mut legacies = Legacies::default();
+        let mut legacies = Known::default();
         for (client, inbox) in [("ann", 7), ("ann", 9), ("bob", 3), ("ann", 2)] {
             assert!(legacies.handle_told(legacy(client, inbox)));
         }
@@ -171,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_is_not_known_any_more() {
-        let mut legacies = Legacies::default();
+        let mut legacies = Known::default();
         for (client, inbox) in [("ann", 7), ("ann", 9), ("bob", 3)] {
             legacies.handle_told(legacy(client, inbox));
         }
