@@ -6,7 +6,7 @@ use mqtt_proto::{PacketId, ReasonCode};
 use mqtt_session::ApplicationMessage;
 use net_api::{ConnectionId, Key};
 use store_state::api::{Failure, RetainedPage};
-use store_state::inbox::{InboxReply, Item, StoredSubscription};
+use store_state::inbox::{InboxReply, Item};
 use store_state::retain::RetainReply;
 use store_state::session::SessionReply;
 
@@ -18,7 +18,7 @@ use crate::linger::asked::Asked as LingerAsked;
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
 use crate::retained::asked::Asked as RetainedAsked;
-use crate::subscribe::parts::AnswerTo;
+use crate::subscribe::waiting::Asked as SubscribeAsked;
 use crate::will::asked::Asked as WillAsked;
 
 /// A question to the store, with what is needed to go on when the answer comes.
@@ -38,30 +38,14 @@ pub(crate) enum Pending {
     Discard { key: Key, epoch: u64 },
     /// A message on its way to those who keep it.
     Publish(Box<Publication>),
-    /// A part of a client's SUBSCRIBE: for each filter its subscription, if it is admitted, or the reason code
-    /// why not.
-    Subscribe {
-        key: Key,
-        part: Vec<Result<StoredSubscription, ReasonCode>>,
-    },
-    /// A part of a client's UNSUBSCRIBE.
-    Unsubscribe { key: Key, part: Vec<Box<str>> },
+    /// For SUBSCRIBE and UNSUBSCRIBE.
+    Subscribe(SubscribeAsked),
     /// Subscriptions that a client may not have any more.
     Revoke { key: Key, filters: Vec<Box<str>> },
     /// For inboxes.
     Inbox(InboxAsked),
     /// For the replay of retained messages.
     Retained(RetainedAsked),
-    /// A SUBSCRIBE waits for retained messages that are on their way to the store, and for other nodes that
-    /// are to know its routes: so many shards and owners of routes have not answered yet.
-    Barrier {
-        key: Key,
-        answer_to: AnswerTo,
-        reasons: Vec<ReasonCode>,
-        left: usize,
-        /// The replay of retained messages waits as well.
-        replays: bool,
-    },
     /// The end of a connection, which a shutdown waits for. `closes`: a connection whose client has sent
     /// DISCONNECT, and which is closed when its end is recorded.
     Disconnect { closes: Option<ConnectionId> },

@@ -9,6 +9,7 @@ use crate::handover::asked::Asked as HandoverAsked;
 use crate::inbox::Inboxes;
 use crate::pending::{Answer, Pending, ToMember};
 use crate::rim::Rim;
+use crate::subscribe::grant::Subscriptions;
 use crate::will::Wills;
 
 impl<R: Rim> ClientLoop<R> {
@@ -35,11 +36,7 @@ impl<R: Rim> ClientLoop<R> {
                 asked.waits_for_others(matches!(answer, Answer::Failed(_)))
             }
             Some(Pending::Settle(settling)) => settling.waits_for_others(),
-            // Who has failed is not waited for; the others are.
-            Some(Pending::Barrier { left, .. }) => {
-                *left = left.saturating_sub(1);
-                *left > 0
-            }
+            Some(Pending::Subscribe(asked)) => asked.waits_for_others(),
             _ => false,
         };
         if waits_for_others {
@@ -67,9 +64,10 @@ impl<R: Rim> ClientLoop<R> {
             Pending::Claim(key) => self.claim_answered(io, key, answer),
             Pending::Attach { key, epoch } => self.attach_answered(io, key, epoch, answer),
             Pending::Discard { key, epoch } => self.discard_answered(io, key, epoch, &answer),
-            Pending::Subscribe { key, part } => self.subscribe_answered(io, key, part, answer),
-            Pending::Unsubscribe { key, part } => {
-                self.unsubscribe_answered(io, key, &part, answer);
+            Pending::Subscribe(asked) => {
+                let (parts, mut turn) = self.turn(io);
+                let mut below = parts.below_subscriptions();
+                Subscriptions::handle_answer(&mut turn, &mut below, asked, answer);
             }
             Pending::Revoke { key, filters } => self.revoke_answered(io, key, &filters, answer),
             Pending::Inbox(asked) => {
@@ -84,13 +82,6 @@ impl<R: Rim> ClientLoop<R> {
                     .replays
                     .handle_answer(&mut turn, &mut parts.rights, asked, answer);
             }
-            Pending::Barrier {
-                key,
-                answer_to,
-                reasons,
-                replays,
-                ..
-            } => self.barrier_passed(io, key, answer_to, reasons, replays),
             Pending::Will(asked) => Wills::handle_answer(&mut self.base, asked, &answer),
             Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
             Pending::Member(to_member) => {

@@ -20,6 +20,7 @@ use crate::inbox::{Inboxes, Sequence};
 use crate::node::Pressure;
 use crate::rim::Rim;
 use crate::share::Share;
+use crate::subscribe::grant::Subscriptions;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
 /// longer read: it sends requests, and does not read the answers.
@@ -87,8 +88,16 @@ impl<R: Rim> ClientLoop<R> {
                     client.session.complete_publish(packet_id, reason, taken_up);
                 }
             }
-            Action::Subscribe(subscribe) => next = self.subscribe(io, key, &subscribe),
-            Action::Unsubscribe(unsubscribe) => next = self.unsubscribe(io, key, &unsubscribe),
+            Action::Subscribe(subscribe) => {
+                let (parts, mut turn) = self.turn(io);
+                let mut below = parts.below_subscriptions();
+                next = Subscriptions::handle_subscribe(&mut turn, &mut below, key, &subscribe);
+            }
+            Action::Unsubscribe(unsubscribe) => {
+                let (parts, mut turn) = self.turn(io);
+                let mut below = parts.below_subscriptions();
+                next = Subscriptions::handle_unsubscribe(&mut turn, &mut below, key, &unsubscribe);
+            }
             Action::Receipt { sequence } => {
                 Inboxes::handle_receipt(&mut self.base, &self.clients, key, Sequence(sequence));
             }
@@ -273,7 +282,11 @@ impl<R: Rim> ClientLoop<R> {
                     Ok(next)
                 }
                 Some(key) if goes_on => {
-                    Ok(self.go_on_with_parts(io, key, frame.packet_type, whole))
+                    let (parts, mut turn) = self.turn(io);
+                    let mut below = parts.below_subscriptions();
+                    let of = frame.packet_type;
+                    let next = Subscriptions::handle_rest(&mut turn, &mut below, key, of, whole);
+                    Ok(next)
                 }
                 Some(key) => {
                     self.base.share.charge(crate::share::cost_to_client(&frame));
@@ -299,7 +312,11 @@ impl<R: Rim> ClientLoop<R> {
                 frame.packet_type,
                 PacketType::Subscribe | PacketType::Unsubscribe
             );
-            if !(has_filters && key.is_some_and(|key| self.has_parts_left(key))) {
+            if !(has_filters
+                && key
+                    .and_then(|key| self.clients.get(key))
+                    .is_some_and(Client::has_parts_left))
+            {
                 consumed += frame.len();
             }
             match result {

@@ -44,6 +44,7 @@ use crate::rim::Rim;
 use crate::routes::MatchCache;
 use crate::session::reopening::Reopening;
 use crate::shared::awaited::Members;
+use crate::subscribe::grant::Below;
 use crate::traffic::Traffic;
 use crate::turn::{Base, Turn};
 use crate::will::Wills;
@@ -68,6 +69,16 @@ pub(crate) struct Parts {
     pub(crate) linger: Linger,
     pub(crate) wills: Wills,
     pub(crate) legacies: Legacies,
+}
+
+impl Parts {
+    /// What subscriptions stand on.
+    pub(crate) fn below_subscriptions(&mut self) -> Below<'_> {
+        Below {
+            rights: &mut self.rights,
+            replays: &mut self.replays,
+        }
+    }
 }
 
 /// The clients of one loop.

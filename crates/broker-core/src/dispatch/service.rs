@@ -342,7 +342,10 @@ impl<R: Rim> Service for ClientLoop<R> {
                 inspect::answer(&view, &mut self.traffic, io, inspection);
             }
             LoopMessage::End(end) => inspect::end(self, io, end),
-            LoopMessage::ChangeSubscription(asked) => on_behalf::change(self, io, asked),
+            LoopMessage::ChangeSubscription(asked) => {
+                let (parts, mut turn) = self.turn(io);
+                on_behalf::change(&mut turn, &mut parts.below_subscriptions(), asked);
+            }
             LoopMessage::Publish(asked) => publish_on_behalf::publish(self, io, asked),
             LoopMessage::Bans => self.check_bans(io),
             LoopMessage::Reload(settings, done) => {

@@ -27,6 +27,7 @@ use crate::drops::Reason;
 use crate::excerpt::excerpt;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
+use crate::subscribe::grant::Subscriptions;
 use crate::turn::Effect;
 
 /// Subscriptions that are judged in one turn; a client counts as one, and so does a queued message.
@@ -241,7 +242,8 @@ impl<R: Rim> ClientLoop<R> {
             );
         }
         let Some((session, epoch)) = client.inbox_name(self.base.node.store()) else {
-            self.remove_subscriptions(key, &filters, None);
+            let (_, mut turn) = self.turn(io);
+            Subscriptions::remove_subscriptions(&mut turn, key, &filters, None);
             return self.clients.show_room(key);
         };
         let op = InboxOp::Unsubscribe {
@@ -270,8 +272,8 @@ impl<R: Rim> ClientLoop<R> {
         let (parts, mut turn) = self.turn(io);
         parts.replays.handle_change_done(&mut turn, key);
         if let Answer::Inbox(InboxReply::Unsubscribed(existed)) = answer {
-            self.has_changed(key);
-            self.remove_subscriptions(key, filters, Some(&existed));
+            Subscriptions::handle_changed(&mut turn, key);
+            Subscriptions::remove_subscriptions(&mut turn, key, filters, Some(&existed));
             self.clients.show_room(key);
         }
     }

@@ -12,6 +12,7 @@ use crate::inbox::{Epoch, Inboxes};
 use crate::linger::Linger;
 use crate::pending::{Answer, Pending};
 use crate::rim::Rim;
+use crate::subscribe::grant::Subscriptions;
 use crate::will::Wills;
 
 /// When a keep alive seems to have passed only because the connection is not being read: look again.
@@ -164,7 +165,8 @@ impl<R: Rim> ClientLoop<R> {
                 let dropped = Dropped { message, reason };
                 crate::clients::record(&self.base.drops, io.now_ms(), &name, &dropped);
             }
-            self.remove_routes(io, key);
+            let (_, mut turn) = self.turn(io);
+            Subscriptions::remove_routes(&mut turn, key);
             self.forget_client(io, key);
         } else {
             self.end(io, key);
@@ -179,7 +181,8 @@ impl<R: Rim> ClientLoop<R> {
     /// A session ends with its connection: nothing of it remains.
     fn end(&mut self, io: &mut impl LoopIo, key: Key) {
         let session_key = self.base.session_key(key);
-        self.remove_routes(io, key);
+        let (_, mut turn) = self.turn(io);
+        Subscriptions::remove_routes(&mut turn, key);
         let Some(client) = self.clients.get_mut(key) else {
             return;
         };

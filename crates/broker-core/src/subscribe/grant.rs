@@ -14,7 +14,6 @@ use store_state::api::{Failure, Store as _};
 use store_state::inbox::{InboxOp, InboxReply, SessionName, StoredSubscription};
 
 use crate::clients::{Client, LoopIo};
-use crate::dispatch::ClientLoop;
 use crate::events::SubscriptionHappened;
 use crate::excerpt::excerpt;
 use crate::inbox::{self, Epoch};
@@ -22,15 +21,15 @@ use crate::linger::Linger;
 use crate::pending::{Answer, Pending};
 use crate::quotas::Holding;
 use crate::retained::backlog::Owed;
+use crate::retained::replay::Replays;
+use crate::rights::authorize::Rights;
 use crate::rim::Rim;
 use crate::share::{FILTER, FILTER_BYTES_PER_UNIT, units};
 use crate::subscribe::parts::{AnswerTo, Parts};
 use crate::subscribe::room::Room;
+use crate::subscribe::waiting::{Asked, Part};
 use crate::subscribe::{parts, told};
-use crate::turn::Effect;
-
-/// The filters of a part of a SUBSCRIBE: the subscription of each that is admitted, and why others are not.
-pub(super) type Part = Vec<Result<StoredSubscription, ReasonCode>>;
+use crate::turn::{Effect, Turn};
 
 /// Who tells other nodes of a subscription.
 #[derive(Clone, Copy, Debug)]
@@ -41,17 +40,28 @@ enum RouteOwner {
     LeaderOf(u16),
 }
 
-impl<R: Rim> ClientLoop<R> {
-    /// Carries a SUBSCRIBE out, or begins to. See [`Self::go_on_with_parts`].
-    pub(crate) fn subscribe(
-        &mut self,
-        io: &mut impl LoopIo,
+/// The parts below.
+#[derive(Debug)]
+pub(crate) struct Below<'a> {
+    pub(crate) rights: &'a mut Rights,
+    pub(crate) replays: &'a mut Replays,
+}
+
+/// The subscriptions of a loop's clients, as they change. What is under way stands with each client.
+#[derive(Debug)]
+pub(crate) struct Subscriptions;
+
+impl Subscriptions {
+    /// Carries a SUBSCRIBE out, or begins to. See [`Self::handle_rest`].
+    pub(crate) fn handle_subscribe<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         subscribe: &Subscribe<'_>,
     ) -> Next {
         let filters = subscribe.filters.iter();
         let id = subscribe.properties.subscription_id.unwrap_or(0);
-        if let Some(client) = self.clients.get_mut(key) {
+        if let Some(client) = turn.clients.get_mut(key) {
             let parts = Parts::new(
                 AnswerTo::Client(subscribe.packet_id),
                 id,
@@ -59,47 +69,52 @@ impl<R: Rim> ClientLoop<R> {
             );
             client.rare.set(|of| &mut of.parts, Some(Box::new(parts)));
         }
-        self.subscribe_parts(io, key, filters)
+        Self::subscribe_parts(turn, below, key, filters)
     }
 
     /// Whether filters of the client's last packet are in no part yet: the packet is to be offered again.
-    pub(crate) fn has_parts_left(&self, key: Key) -> bool {
-        self.clients.get(key).is_some_and(Client::has_parts_left)
+    pub(crate) fn has_parts_left<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) -> bool {
+        turn.clients.get(key).is_some_and(Client::has_parts_left)
     }
 
     /// Goes on with a SUBSCRIBE or UNSUBSCRIBE that has parts left. It is done with if none are left then. The
     /// client yields when its share of the turn is spent, and pauses while it waits for an answer.
-    pub(crate) fn go_on_with_parts(
-        &mut self,
-        io: &mut impl LoopIo,
+    pub(crate) fn handle_rest<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         packet_type: PacketType,
         packet: &[u8],
     ) -> Next {
-        let parts = self
+        let parts = turn
             .clients
             .get(key)
             .and_then(|c| c.rare.get().parts.as_ref());
         let left = parts.map_or(0, |parts| parts.bytes_left);
         if packet_type == PacketType::Subscribe {
-            self.subscribe_parts(io, key, SubscribeFiltersIter::resume(packet, left))
+            Self::subscribe_parts(turn, below, key, SubscribeFiltersIter::resume(packet, left))
         } else {
-            self.unsubscribe_parts(io, key, UnsubscribeFiltersIter::resume(packet, left))
+            Self::unsubscribe_parts(
+                turn,
+                below,
+                key,
+                UnsubscribeFiltersIter::resume(packet, left),
+            )
         }
     }
 
-    fn subscribe_parts(
-        &mut self,
-        io: &mut impl LoopIo,
+    fn subscribe_parts<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         mut filters: SubscribeFiltersIter<'_>,
     ) -> Next {
         loop {
-            if self.base.share.is_spent() || io.has_done_enough() {
+            if turn.base.share.is_spent() || turn.io.has_done_enough() {
                 return Next::Yield;
             }
-            let part = self.next_part(io, key, &mut filters);
-            let Some(parts) = self
+            let part = Self::next_part(turn, below, key, &mut filters);
+            let Some(parts) = turn
                 .clients
                 .get_mut(key)
                 .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
@@ -107,12 +122,12 @@ impl<R: Rim> ClientLoop<R> {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
-            match store_part(self, key, part) {
+            match Self::store_part(turn, below, key, part) {
                 Ok(()) => return Next::Pause,
-                Err(part) => self.take_part(key, part, None),
+                Err(part) => Self::take_part(turn, key, part, None),
             }
-            if !self.has_parts_left(key) {
-                return if self.all_subscribed(io, key) {
+            if !Self::has_parts_left(turn, key) {
+                return if Self::all_subscribed(turn, below, key) {
                     Next::Pause
                 } else {
                     Next::Read
@@ -122,14 +137,14 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// The next filters of a SUBSCRIBE, at most as many as make a part.
-    pub(super) fn next_part<'f>(
-        &mut self,
-        io: &mut impl LoopIo,
+    pub(super) fn next_part<'f, R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         filters: &mut impl Iterator<Item = (&'f str, SubscriptionOptions)>,
     ) -> Part {
         let mut part = Part::new();
-        let mut room = self.room_for_filters(io, key);
+        let mut room = Self::room_for_filters(turn, key);
         // Filters of this part that the session does not have yet.
         let mut fresh: HashSet<&str> = HashSet::default();
         let mut patterns = Vec::new();
@@ -138,18 +153,18 @@ impl<R: Rim> ClientLoop<R> {
             && let Some((text, options)) = filters.next()
         {
             bytes += text.len();
-            let admitted = self.admit_filter(io, key, text, options);
-            let Some(client) = self.clients.get_mut(key) else {
+            let admitted = Self::admit_filter(turn, below, key, text, options);
+            let Some(client) = turn.clients.get_mut(key) else {
                 break;
             };
             let admitted = admitted.and_then(|options| {
                 if client.session.subscription(text).is_none() && !fresh.contains(text) {
                     let held = client.session.subscriptions().len() + fresh.len();
-                    let policy = self.base.settings.policy_of(class_of(&client.session));
+                    let policy = turn.base.settings.policy_of(class_of(&client.session));
                     let full = held >= policy.subscriptions as usize;
                     if full
                         || !client.session.admits_pattern(text, &mut patterns, policy)
-                        || !room.take(text, &self.base.node)
+                        || !room.take(text, &turn.base.node)
                     {
                         return Err(ReasonCode::QuotaExceeded);
                     }
@@ -169,42 +184,41 @@ impl<R: Rim> ClientLoop<R> {
                 id: parts.subscription_id,
             }));
         }
-        self.base.charge(io, part_cost(part.len(), bytes));
+        turn.base.charge(turn.io, part_cost(part.len(), bytes));
         part
     }
 
     /// How much more a session may subscribe to. While memory is scarce, nothing.
-    fn room_for_filters(&self, io: &impl LoopIo, key: Key) -> Room {
-        let client = self.clients.get(key);
+    fn room_for_filters<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) -> Room {
+        let client = turn.clients.get(key);
         let held = client.map_or(0, |client| client.session.filters().0);
         let user = client.and_then(Client::confirmed_user);
         let class = client.map_or(ClassId::DEFAULT, |client| class_of(&client.session));
-        let most = self.base.settings.limits_of(class).subscription_bytes;
+        let most = turn.base.settings.limits_of(class).subscription_bytes;
         let bytes = most.saturating_sub(held);
         Room::new(
-            &self.base.settings,
-            &self.base.node,
+            &turn.base.settings,
+            &turn.base.node,
             bytes,
             user,
-            io.now_ms(),
+            turn.io.now_ms(),
         )
     }
 
     /// The options to grant a subscription with, or why it is refused.
-    fn admit_filter(
-        &mut self,
-        io: &mut impl LoopIo,
+    fn admit_filter<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         text: &str,
         options: SubscriptionOptions,
     ) -> Result<SubscriptionOptions, ReasonCode> {
-        let client = self.clients.get(key).ok_or(ReasonCode::UnspecifiedError)?;
-        let policy = self.base.settings.policy_of(class_of(&client.session));
+        let client = turn.clients.get(key).ok_or(ReasonCode::UnspecifiedError)?;
+        let policy = turn.base.settings.policy_of(class_of(&client.session));
         let (parsed, granted) = client.session.check_filter(text, options, policy)?;
-        let (parts, mut turn) = self.turn(io);
-        if parts
+        if below
             .rights
-            .may_subscribe(&mut turn, key, parsed.filter, options.qos)
+            .may_subscribe(turn, key, parsed.filter, options.qos)
         {
             Ok(granted)
         } else {
@@ -212,25 +226,51 @@ impl<R: Rim> ClientLoop<R> {
         }
     }
 
-    pub(crate) fn subscribe_answered(
-        &mut self,
-        io: &mut impl LoopIo,
+    /// What was asked is answered, by all.
+    pub(crate) fn handle_answer<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
+        asked: Asked,
+        answer: Answer,
+    ) {
+        match asked {
+            Asked::Subscribe { key, part } => {
+                Self::subscribe_answered(turn, below, key, part, answer);
+            }
+            Asked::Unsubscribe { key, part } => {
+                Self::unsubscribe_answered(turn, below, key, &part, answer);
+            }
+            Asked::Barrier {
+                key,
+                answer_to,
+                reasons,
+                replays,
+                ..
+            } => {
+                let waits = replays;
+                Self::barrier_passed(turn, below, key, answer_to, reasons, waits);
+            }
+        }
+    }
+
+    fn subscribe_answered<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         mut part: Part,
         answer: Answer,
     ) {
-        let (parts, mut turn) = self.turn(io);
-        parts.replays.handle_change_done(&mut turn, key);
+        below.replays.handle_change_done(turn, key);
         let new = match answer {
             Answer::Inbox(InboxReply::Subscribed(new)) => {
-                self.has_changed(key);
+                Self::handle_changed(turn, key);
                 new
             }
             Answer::Failed(_)
-                if self.awaits_answer(key, |version| version == ProtocolVersion::V3_1) =>
+                if Self::awaits_answer(turn, key, |version| version == ProtocolVersion::V3_1) =>
             {
                 // 3.1 has no code for a refusal.
-                self.base.end(key, ReasonCode::ImplementationSpecificError);
+                turn.base.end(key, ReasonCode::ImplementationSpecificError);
                 return;
             }
             Answer::Failed(failure) => {
@@ -246,22 +286,26 @@ impl<R: Rim> ClientLoop<R> {
             // A later connection has the session.
             _ => return,
         };
-        self.take_part(key, part, Some(&new));
-        if self.has_parts_left(key) || !self.all_subscribed(io, key) {
-            self.stop_waiting(io, key);
+        Self::take_part(turn, key, part, Some(&new));
+        if Self::has_parts_left(turn, key) || !Self::all_subscribed(turn, below, key) {
+            Self::stop_waiting(turn, key);
         }
     }
 
     /// The inbox has changed the subscriptions of a client as it was asked to.
-    pub(crate) fn has_changed(&mut self, key: Key) {
-        if let Some(client) = self.clients.get_mut(key) {
+    pub(crate) fn handle_changed<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) {
+        if let Some(client) = turn.clients.get_mut(key) {
             client.unanswered = client.unanswered.saturating_sub(1);
         }
     }
 
     /// Whether a client of such a version waits for SUBACK or UNSUBACK.
-    fn awaits_answer(&self, key: Key, is_such: impl FnOnce(ProtocolVersion) -> bool) -> bool {
-        self.clients.get(key).is_some_and(|client| {
+    fn awaits_answer<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        is_such: impl FnOnce(ProtocolVersion) -> bool,
+    ) -> bool {
+        turn.clients.get(key).is_some_and(|client| {
             let parts = client.rare.get().parts.as_ref();
             parts.is_some_and(|parts| parts.answer_to.is_client())
                 && is_such(client.session.version())
@@ -269,18 +313,23 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// What the client sends after a SUBSCRIBE or UNSUBSCRIBE is read again.
-    fn stop_waiting(&mut self, io: &mut impl LoopIo, key: Key) {
-        if let Some(client) = self.clients.get_mut(key) {
+    fn stop_waiting<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) {
+        if let Some(client) = turn.clients.get_mut(key) {
             client.waits = false;
             if let Some(connection) = client.connection {
-                io.resume(connection);
+                turn.io.resume(connection);
             }
         }
     }
 
     /// Makes the subscriptions of a part effective. `stored`: what the store said to those admitted, for each
     /// whether it is new.
-    pub(super) fn take_part(&mut self, key: Key, part: Part, stored: Option<&[bool]>) {
+    pub(super) fn take_part<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        part: Part,
+        stored: Option<&[bool]>,
+    ) {
         let mut reasons = Vec::with_capacity(part.len());
         let mut subscriptions = Vec::with_capacity(part.len());
         let mut owed = VecDeque::new();
@@ -291,7 +340,8 @@ impl<R: Rim> ClientLoop<R> {
                 Ok(subscription) => {
                     let options = subscription.options;
                     let was_new = stored.map(|_| answers.next().unwrap_or(false));
-                    if let Some(added) = self.route_subscription(key, subscription, was_new) {
+                    if let Some(added) = Self::route_subscription(turn, key, subscription, was_new)
+                    {
                         owed.extend(added.owes);
                         subscriptions.push(added.subscription);
                     }
@@ -299,17 +349,17 @@ impl<R: Rim> ClientLoop<R> {
                 }
             });
         }
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(client) = turn.clients.get_mut(key) else {
             return;
         };
         let before = Holding::of(&client.session);
         client.session.add_subscriptions(subscriptions);
         let after = Holding::of(&client.session);
-        self.base
+        turn.base
             .stats
             .subscription_bytes
             .add((after.bytes - before.bytes) as u64);
-        self.base
+        turn.base
             .node
             .quotas
             .handle_change(client.confirmed_user(), &before, &after);
@@ -328,8 +378,12 @@ impl<R: Rim> ClientLoop<R> {
 
     /// All subscriptions of a SUBSCRIBE are effective: it is answered. True: the answer waits for retained messages
     /// on their way to the store, or for other nodes.
-    pub(super) fn all_subscribed(&mut self, io: &mut impl LoopIo, key: Key) -> bool {
-        let Some(client) = self.clients.get_mut(key) else {
+    pub(super) fn all_subscribed<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
+        key: Key,
+    ) -> bool {
+        let Some(client) = turn.clients.get_mut(key) else {
             return false;
         };
         let Some(parts) = client.rare.take(|of| &mut of.parts) else {
@@ -342,12 +396,12 @@ impl<R: Rim> ClientLoop<R> {
             holds_replay,
             ..
         } = *parts;
-        self.base
+        turn.base
             .stats
             .subscriptions_refused
             .add(refused.count as u64);
         if refused.count > 0
-            && let Some(left_out) = self.base.node.lines.refusals.take(io.now_ms())
+            && let Some(left_out) = turn.base.node.lines.refusals.take(turn.io.now_ms())
         {
             tracing::info!(
                 client_id = &*excerpt(client.session.client_id()),
@@ -358,58 +412,54 @@ impl<R: Rim> ClientLoop<R> {
                 "subscriptions are refused"
             );
         }
-        let store = self.base.node.store();
+        let store = turn.base.node.store();
         // A question to other nodes goes behind what is on its way.
         let asks_retained = holds_replay && !store.has_peers() && !store.is_retain_idle();
-        let routes = self.awaited_routes(io, key);
-        let Some(client) = self.clients.get_mut(key) else {
+        let routes = Self::awaited_routes(turn, key);
+        let Some(client) = turn.clients.get_mut(key) else {
             return false;
         };
         if asks_retained || !routes.is_empty() {
             client.waits = true;
-            let shards = asks_retained.then(|| self.base.node.store().retain_shards());
+            let shards = asks_retained.then(|| turn.base.node.store().retain_shards());
             let retain_shards = shards.as_deref().unwrap_or_default();
-            let ticket = self.base.ask(Pending::Barrier {
+            let ticket = turn.base.ask(Pending::Subscribe(Asked::Barrier {
                 key,
                 answer_to,
                 reasons,
                 left: retain_shards.len() + routes.len(),
                 replays: holds_replay,
-            });
-            self.base.node.store().retain_barrier(retain_shards, ticket);
-            self.await_routes(io, &routes, ticket.token);
+            }));
+            turn.base.node.store().retain_barrier(retain_shards, ticket);
+            Self::await_routes(turn, &routes, ticket.token);
             return true;
         }
         answer_to.subscribed(&mut client.session, reasons);
         if holds_replay {
-            let (parts, mut turn) = self.turn(io);
-            parts.replays.handle_change_done(&mut turn, key);
+            below.replays.handle_change_done(turn, key);
         }
         // At once, so that nothing that is published from now on goes before the first page.
-        let (parts, mut turn) = self.turn(io);
-        parts
-            .replays
-            .handle_page_due(&mut turn, &mut parts.rights, key);
-        self.clients.show_room(key);
-        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
-            io.touch(connection);
+        below.replays.handle_page_due(turn, below.rights, key);
+        turn.clients.show_room(key);
+        if let Some(connection) = turn.clients.get(key).and_then(|client| client.connection) {
+            turn.io.touch(connection);
         }
         false
     }
 
     /// Whose routes other nodes may lack that a SUBSCRIBE of a client has changed.
-    fn awaited_routes(&self, io: &impl LoopIo, key: Key) -> Vec<RouteOwner> {
-        let Some(peers) = self.base.node.peers() else {
+    fn awaited_routes<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) -> Vec<RouteOwner> {
+        let Some(peers) = turn.base.node.peers() else {
             return Vec::new();
         };
         let mut owners = Vec::new();
-        if peers.lacks_routes(&*self.base.node, io.now_ms()) {
+        if peers.lacks_routes(&*turn.base.node, turn.io.now_ms()) {
             owners.push(RouteOwner::ThisNode);
         }
-        let stored = self.clients.get(key).and_then(|c| c.stored.as_ref());
+        let stored = turn.clients.get(key).and_then(|c| c.stored.as_ref());
         let inbox = stored.and_then(|stored| stored.inbox());
-        if let Some(shard) = inbox.map(|inbox| self.base.node.store().inbox_shard(inbox.slot()))
-            && peers.is_led_elsewhere(&*self.base.node, shard)
+        if let Some(shard) = inbox.map(|inbox| turn.base.node.store().inbox_shard(inbox.slot()))
+            && peers.is_led_elsewhere(&*turn.base.node, shard)
         {
             owners.push(RouteOwner::LeaderOf(shard));
         }
@@ -417,73 +467,73 @@ impl<R: Rim> ClientLoop<R> {
     }
 
     /// A question is answered once for each owner, when all live nodes know its routes.
-    fn await_routes(&mut self, io: &mut impl LoopIo, owners: &[RouteOwner], token: u64) {
-        let node = Arc::clone(&self.base.node);
+    fn await_routes<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        owners: &[RouteOwner],
+        token: u64,
+    ) {
+        let node = Arc::clone(&turn.base.node);
         let Some(peers) = node.peers().filter(|_| !owners.is_empty()) else {
             return;
         };
-        self.base.stats.route_waits.add(1);
+        turn.base.stats.route_waits.add(1);
         for owner in owners {
             match owner {
-                RouteOwner::ThisNode => peers.await_routes(&*node, self.base.index, token),
+                RouteOwner::ThisNode => peers.await_routes(&*node, turn.base.index, token),
                 RouteOwner::LeaderOf(shard) => {
-                    peers.await_shard(&*node, *shard, self.base.index, token);
+                    peers.await_shard(&*node, *shard, turn.base.index, token);
                 }
             }
         }
-        self.flush_peers_soon(io);
+        turn.base.add(Effect::TellPeers);
     }
 
     /// Other nodes know the routes of a subscription, and retained messages that were on their way when the
     /// client subscribed are in the store: they come with the first page, which follows SUBACK.
-    pub(crate) fn barrier_passed(
-        &mut self,
-        io: &mut impl LoopIo,
+    fn barrier_passed<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         answer_to: AnswerTo,
         reasons: Vec<ReasonCode>,
         replays: bool,
     ) {
-        if let Some(client) = self.clients.get_mut(key) {
+        if let Some(client) = turn.clients.get_mut(key) {
             answer_to.subscribed(&mut client.session, reasons);
         }
         if replays {
-            let (parts, mut turn) = self.turn(io);
-            parts.replays.handle_change_done(&mut turn, key);
+            below.replays.handle_change_done(turn, key);
         }
-        let (parts, mut turn) = self.turn(io);
-        parts
-            .replays
-            .handle_page_due(&mut turn, &mut parts.rights, key);
-        self.clients.show_room(key);
-        if let Some(connection) = self.clients.get(key).and_then(|client| client.connection) {
-            io.touch(connection);
+        below.replays.handle_page_due(turn, below.rights, key);
+        turn.clients.show_room(key);
+        if let Some(connection) = turn.clients.get(key).and_then(|client| client.connection) {
+            turn.io.touch(connection);
         }
-        self.stop_waiting(io, key);
+        Self::stop_waiting(turn, key);
     }
 
     /// Routes a subscription. `stored`: the store has it, and says whether it is new.
-    fn route_subscription(
-        &mut self,
+    fn route_subscription<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
         key: Key,
         subscription: StoredSubscription,
         stored: Option<bool>,
     ) -> Option<Added> {
         let (session_key, routes) = (
-            self.base.session_key(key),
-            Linger::route_key(&self.base, &self.clients, key),
+            turn.base.session_key(key),
+            Linger::route_key(turn.base, turn.clients, key),
         );
-        let client = self.clients.get_mut(key)?;
+        let client = turn.clients.get_mut(key)?;
         let filter = SubscriptionFilter::parse(&subscription.filter).ok()?;
         let wanted = Wanted::new(subscription.options, subscription.id);
         let (new, group) = match stored {
             Some(new) => {
-                let of_node = &self.base.node.routes;
+                let of_node = &turn.base.node.routes;
                 of_node.subscribe_connection(routes, &subscription);
                 if client.rare.get().gauge.is_none() {
                     client.rare.set(
                         |of| &mut of.gauge,
-                        self.base
+                        turn.base
                             .node
                             .routes
                             .durable_gauge(client.session.client_id()),
@@ -498,7 +548,7 @@ impl<R: Rim> ClientLoop<R> {
                 let rare = &mut client.rare;
                 let share = || Arc::clone(rare.make(|of| &mut of.gauge));
                 let subscribed =
-                    self.base
+                    turn.base
                         .node
                         .routes
                         .subscribe(session_key, filter, wanted, share);
@@ -508,7 +558,7 @@ impl<R: Rim> ClientLoop<R> {
         };
         if new {
             let added = SubscriptionHappened::Added;
-            told::tell(&self.base.node.rim, client, added, &subscription.filter);
+            told::tell(&turn.base.node.rim, client, added, &subscription.filter);
         }
         let owes = subscription.wants_retained(new);
         Some(Added {
@@ -520,15 +570,15 @@ impl<R: Rim> ClientLoop<R> {
         })
     }
 
-    /// Carries an UNSUBSCRIBE out, or begins to. See [`Self::go_on_with_parts`].
-    pub(crate) fn unsubscribe(
-        &mut self,
-        io: &mut impl LoopIo,
+    /// Carries an UNSUBSCRIBE out, or begins to. See [`Self::handle_rest`].
+    pub(crate) fn handle_unsubscribe<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         unsubscribe: &Unsubscribe<'_>,
     ) -> Next {
         let filters = unsubscribe.filters.iter();
-        if let Some(client) = self.clients.get_mut(key) {
+        if let Some(client) = turn.clients.get_mut(key) {
             let parts = Parts::new(
                 AnswerTo::Client(unsubscribe.packet_id),
                 0,
@@ -536,17 +586,17 @@ impl<R: Rim> ClientLoop<R> {
             );
             client.rare.set(|of| &mut of.parts, Some(Box::new(parts)));
         }
-        self.unsubscribe_parts(io, key, filters)
+        Self::unsubscribe_parts(turn, below, key, filters)
     }
 
-    fn unsubscribe_parts(
-        &mut self,
-        io: &mut impl LoopIo,
+    fn unsubscribe_parts<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         mut filters: UnsubscribeFiltersIter<'_>,
     ) -> Next {
         loop {
-            if self.base.share.is_spent() || io.has_done_enough() {
+            if turn.base.share.is_spent() || turn.io.has_done_enough() {
                 return Next::Yield;
             }
             let mut part: Vec<Box<str>> = Vec::new();
@@ -557,8 +607,8 @@ impl<R: Rim> ClientLoop<R> {
                 bytes += text.len();
                 part.push(text.into());
             }
-            self.base.charge(io, part_cost(part.len(), bytes));
-            let Some(parts) = self
+            turn.base.charge(turn.io, part_cost(part.len(), bytes));
+            let Some(parts) = turn
                 .clients
                 .get_mut(key)
                 .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
@@ -566,38 +616,37 @@ impl<R: Rim> ClientLoop<R> {
                 return Next::Read;
             };
             parts.bytes_left = filters.bytes_left();
-            match store_removal(self, key, part) {
+            match Self::store_removal(turn, below, key, part) {
                 Ok(()) => return Next::Pause,
-                Err(part) => self.remove_part(key, &part, None),
+                Err(part) => Self::remove_part(turn, key, &part, None),
             }
-            if !self.has_parts_left(key) {
-                self.all_unsubscribed(io, key);
+            if !Self::has_parts_left(turn, key) {
+                Self::all_unsubscribed(turn, key);
                 return Next::Read;
             }
         }
     }
 
-    pub(crate) fn unsubscribe_answered(
-        &mut self,
-        io: &mut impl LoopIo,
+    fn unsubscribe_answered<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
         key: Key,
         part: &[Box<str>],
         answer: Answer,
     ) {
-        let (parts, mut turn) = self.turn(io);
-        parts.replays.handle_change_done(&mut turn, key);
+        below.replays.handle_change_done(turn, key);
         match answer {
             Answer::Inbox(InboxReply::Unsubscribed(existed)) => {
-                self.has_changed(key);
-                self.remove_part(key, part, Some(&existed));
+                Self::handle_changed(turn, key);
+                Self::remove_part(turn, key, part, Some(&existed));
             }
-            Answer::Failed(_) if self.awaits_answer(key, |version| !version.is_v5()) => {
+            Answer::Failed(_) if Self::awaits_answer(turn, key, |version| !version.is_v5()) => {
                 // Before 5.0 an answer cannot say no: none is sent.
-                self.base.end(key, ReasonCode::ImplementationSpecificError);
+                turn.base.end(key, ReasonCode::ImplementationSpecificError);
                 return;
             }
             Answer::Failed(_) => {
-                if let Some(parts) = self
+                if let Some(parts) = turn
                     .clients
                     .get_mut(key)
                     .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
@@ -611,15 +660,15 @@ impl<R: Rim> ClientLoop<R> {
             // A later connection has the session.
             _ => return,
         }
-        if !self.has_parts_left(key) {
-            self.all_unsubscribed(io, key);
+        if !Self::has_parts_left(turn, key) {
+            Self::all_unsubscribed(turn, key);
         }
-        self.stop_waiting(io, key);
+        Self::stop_waiting(turn, key);
     }
 
     /// All subscriptions of an UNSUBSCRIBE are gone: it is answered.
-    pub(super) fn all_unsubscribed(&mut self, io: &mut impl LoopIo, key: Key) {
-        if let Some(client) = self.clients.get_mut(key)
+    pub(super) fn all_unsubscribed<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) {
+        if let Some(client) = turn.clients.get_mut(key)
             && let Some(parts) = client.rare.take(|of| &mut of.parts)
         {
             let Parts {
@@ -627,16 +676,21 @@ impl<R: Rim> ClientLoop<R> {
             } = *parts;
             answer_to.unsubscribed(&mut client.session, reasons);
             if let Some(connection) = client.connection {
-                io.touch(connection);
+                turn.io.touch(connection);
             }
         }
-        self.clients.show_room(key);
+        turn.clients.show_room(key);
     }
 
     /// Takes the subscriptions of a part of an UNSUBSCRIBE out of the routes and the session, and notes the answers.
-    pub(super) fn remove_part(&mut self, key: Key, part: &[Box<str>], stored: Option<&[bool]>) {
-        let mut reasons = self.remove_subscriptions(key, part, stored);
-        if let Some(parts) = self
+    pub(super) fn remove_part<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        key: Key,
+        part: &[Box<str>],
+        stored: Option<&[bool]>,
+    ) {
+        let mut reasons = Self::remove_subscriptions(turn, key, part, stored);
+        if let Some(parts) = turn
             .clients
             .get_mut(key)
             .and_then(|c| c.rare.get_mut(|of| &mut of.parts))
@@ -647,15 +701,15 @@ impl<R: Rim> ClientLoop<R> {
 
     /// Takes subscriptions out of the routes and the session. `stored`: for each filter, whether the store had
     /// one. Returns for each filter what UNSUBACK says of it.
-    pub(crate) fn remove_subscriptions(
-        &mut self,
+    pub(crate) fn remove_subscriptions<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
         key: Key,
         part: &[Box<str>],
         stored: Option<&[bool]>,
     ) -> Vec<ReasonCode> {
         let (session_key, routes) = (
-            self.base.session_key(key),
-            Linger::route_key(&self.base, &self.clients, key),
+            turn.base.session_key(key),
+            Linger::route_key(turn.base, turn.clients, key),
         );
         let mut reasons = Vec::with_capacity(part.len());
         let mut removed = Vec::with_capacity(part.len());
@@ -664,16 +718,16 @@ impl<R: Rim> ClientLoop<R> {
                 reasons.push(ReasonCode::TopicFilterInvalid);
                 continue;
             };
-            let routed = self.base.node.routes.unsubscribe(routes, filter);
+            let routed = turn.base.node.routes.unsubscribe(routes, filter);
             let existed = stored.map_or(routed, |stored| stored.get(at) == Some(&true));
             reasons.push(if existed {
                 ReasonCode::Success
             } else {
                 ReasonCode::NoSubscriptionExisted
             });
-            if existed && let Some(client) = self.clients.get(key) {
+            if existed && let Some(client) = turn.clients.get(key) {
                 told::tell(
-                    &self.base.node.rim,
+                    &turn.base.node.rim,
                     client,
                     SubscriptionHappened::Removed,
                     text,
@@ -681,104 +735,113 @@ impl<R: Rim> ClientLoop<R> {
             }
             removed.push(&**text);
             if filter.shared.is_none()
-                && let Some(client) = self.clients.get_mut(key)
+                && let Some(client) = turn.clients.get_mut(key)
                 && let Some(replay) = client.rare.get_mut(|of| &mut of.replay)
             {
                 replay.cancel(filter.filter);
             }
         }
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(client) = turn.clients.get_mut(key) else {
             return reasons;
         };
         let before = Holding::of(&client.session);
         let removed = client.session.remove_subscriptions(&removed);
         let after = Holding::of(&client.session);
-        self.base
+        turn.base
             .stats
             .subscription_bytes
             .sub((before.bytes - after.bytes) as u64);
-        self.base
+        turn.base
             .node
             .quotas
             .handle_change(client.confirmed_user(), &before, &after);
         for group in removed.into_iter().filter_map(|s| s.group) {
-            let deliveries = self
+            let deliveries = turn
                 .clients
                 .get_mut(key)
                 .map_or_else(Vec::new, |client| client.session.take_group(group));
             let except = Some(session_key);
-            self.base.add(Effect::Redispatch { deliveries, except });
+            turn.base.add(Effect::Redispatch { deliveries, except });
         }
         reasons
     }
 
     /// Takes a session's subscriptions out of the routes.
-    pub(crate) fn remove_routes(&mut self, io: &mut impl LoopIo, key: Key) {
-        let session_key = Linger::route_key(&self.base, &self.clients, key);
-        if let Some(client) = self.clients.get(key) {
+    pub(crate) fn remove_routes<R: Rim, Io: LoopIo>(turn: &mut Turn<'_, R, Io>, key: Key) {
+        let session_key = Linger::route_key(turn.base, turn.clients, key);
+        if let Some(client) = turn.clients.get(key) {
             let all = client.session.subscriptions();
             // Many clients with many of them go in several turns.
-            io.charge(units(all.len()).saturating_mul(FILTER));
-            self.base.node.routes.unsubscribe_all(session_key, all);
+            turn.io.charge(units(all.len()).saturating_mul(FILTER));
+            turn.base.node.routes.unsubscribe_all(session_key, all);
         }
     }
-}
 
-/// Has the store add the subscriptions of a part of a durable session; the client waits for it. `Err`: nothing of the part
-/// is for the store.
-pub(super) fn store_part<R: Rim>(
-    clients: &mut ClientLoop<R>,
-    key: Key,
-    part: Part,
-) -> Result<(), Part> {
-    let admitted: Vec<_> = part.iter().flatten().cloned().collect();
-    let Some((session, epoch)) = inbox_name(clients, key).filter(|_| !admitted.is_empty()) else {
-        return Err(part);
-    };
-    let op = InboxOp::Subscribe {
-        session,
-        epoch: epoch.0,
-        subscriptions: admitted,
-    };
-    wait_for_inbox(clients, key, Pending::Subscribe { key, part }, op);
-    Ok(())
-}
-
-/// Has the store remove the subscriptions of a part of a durable session; the client waits for it. `Err`: the session is not
-/// in the store.
-pub(super) fn store_removal<R: Rim>(
-    clients: &mut ClientLoop<R>,
-    key: Key,
-    part: Vec<Box<str>>,
-) -> Result<(), Vec<Box<str>>> {
-    let Some((session, epoch)) = inbox_name(clients, key) else {
-        return Err(part);
-    };
-    let op = InboxOp::Unsubscribe {
-        session,
-        epoch: epoch.0,
-        filters: part.clone(),
-    };
-    wait_for_inbox(clients, key, Pending::Unsubscribe { key, part }, op);
-    Ok(())
-}
-
-fn inbox_name<R: Rim>(clients: &ClientLoop<R>, key: Key) -> Option<(SessionName, Epoch)> {
-    let client = clients.clients.get(key)?;
-    client.inbox_name(clients.base.node.store())
-}
-
-/// Asks the inbox of a client, which waits for the answer.
-fn wait_for_inbox<R: Rim>(clients: &mut ClientLoop<R>, key: Key, pending: Pending, op: InboxOp) {
-    if let Some(client) = clients.clients.get_mut(key) {
-        client.waits = true;
-        client.unanswered += 1;
+    /// Has the store add the subscriptions of a part of a durable session; the client waits for it. `Err`: nothing of the part
+    /// is for the store.
+    pub(super) fn store_part<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
+        key: Key,
+        part: Part,
+    ) -> Result<(), Part> {
+        let admitted: Vec<_> = part.iter().flatten().cloned().collect();
+        let name = Self::inbox_name(turn, key);
+        let Some((session, epoch)) = name.filter(|_| !admitted.is_empty()) else {
+            return Err(part);
+        };
+        let op = InboxOp::Subscribe {
+            session,
+            epoch: epoch.0,
+            subscriptions: admitted,
+        };
+        Self::wait_for_inbox(turn, below, key, Asked::Subscribe { key, part }, op);
+        Ok(())
     }
-    clients
-        .parts
-        .replays
-        .handle_change_asked(&mut clients.clients, key);
-    clients.base.ask_inbox(pending, op);
+
+    /// Has the store remove the subscriptions of a part of a durable session; the client waits for it. `Err`: the session is not
+    /// in the store.
+    pub(super) fn store_removal<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
+        key: Key,
+        part: Vec<Box<str>>,
+    ) -> Result<(), Vec<Box<str>>> {
+        let Some((session, epoch)) = Self::inbox_name(turn, key) else {
+            return Err(part);
+        };
+        let op = InboxOp::Unsubscribe {
+            session,
+            epoch: epoch.0,
+            filters: part.clone(),
+        };
+        Self::wait_for_inbox(turn, below, key, Asked::Unsubscribe { key, part }, op);
+        Ok(())
+    }
+
+    fn inbox_name<R: Rim, Io: LoopIo>(
+        turn: &Turn<'_, R, Io>,
+        key: Key,
+    ) -> Option<(SessionName, Epoch)> {
+        let client = turn.clients.get(key)?;
+        client.inbox_name(turn.base.node.store())
+    }
+
+    /// Asks the inbox of a client, which waits for the answer.
+    fn wait_for_inbox<R: Rim, Io: LoopIo>(
+        turn: &mut Turn<'_, R, Io>,
+        below: &mut Below<'_>,
+        key: Key,
+        asked: Asked,
+        op: InboxOp,
+    ) {
+        if let Some(client) = turn.clients.get_mut(key) {
+            client.waits = true;
+            client.unanswered += 1;
+        }
+        below.replays.handle_change_asked(turn.clients, key);
+        turn.base.ask_inbox(Pending::Subscribe(asked), op);
+    }
 }
 
 /// A subscription that is routed, and the retained messages that it brings.

@@ -13,19 +13,19 @@ use net_api::Key;
 use store_state::inbox::StoredSubscription;
 
 use crate::clients::LoopIo;
-use crate::dispatch::ClientLoop;
 use crate::node::Node;
 use crate::rim::Rim;
 use crate::settings::Settings;
 use crate::subscribe::asked::{Change, ChangeSubscription, Changed};
-use crate::subscribe::grant::{granted_code, store_part, store_removal};
+use crate::subscribe::grant::{Below, Subscriptions, granted_code};
 use crate::subscribe::parts::{AnswerTo, Parts};
 use crate::subscribe::room::Room;
+use crate::turn::Turn;
 
 /// Carries a change out, or begins to.
-pub(crate) fn change<R: Rim>(
-    clients: &mut ClientLoop<R>,
-    io: &mut impl LoopIo,
+pub(crate) fn change<R: Rim, Io: LoopIo>(
+    turn: &mut Turn<'_, R, Io>,
+    below: &mut Below<'_>,
     asked: ChangeSubscription,
 ) {
     let ChangeSubscription {
@@ -35,7 +35,7 @@ pub(crate) fn change<R: Rim>(
         answer,
     } = asked;
     let key = session.key();
-    let client = clients.clients.get_mut(key).filter(|client| {
+    let client = turn.clients.get_mut(key).filter(|client| {
         client.session.client_id() == &*client_id
             && client.connection.is_some()
             && client.session.is_online()
@@ -60,28 +60,28 @@ pub(crate) fn change<R: Rim>(
         .rare
         .set(|of| &mut of.parts, Some(Box::new(Parts::new(reply, id, 0))));
     match change {
-        Change::Subscribe(subscription) => subscribe(clients, io, key, &subscription),
+        Change::Subscribe(subscription) => subscribe(turn, below, key, &subscription),
         Change::Unsubscribe(filter) => {
-            if let Err(part) = store_removal(clients, key, vec![filter]) {
-                clients.remove_part(key, &part, None);
-                clients.all_unsubscribed(io, key);
+            if let Err(part) = Subscriptions::store_removal(turn, below, key, vec![filter]) {
+                Subscriptions::remove_part(turn, key, &part, None);
+                Subscriptions::all_unsubscribed(turn, key);
             }
         }
     }
 }
 
-fn subscribe<R: Rim>(
-    clients: &mut ClientLoop<R>,
-    io: &mut impl LoopIo,
+fn subscribe<R: Rim, Io: LoopIo>(
+    turn: &mut Turn<'_, R, Io>,
+    below: &mut Below<'_>,
     key: Key,
     subscription: &StoredSubscription,
 ) {
     let mut filters = std::iter::once((&*subscription.filter, subscription.options));
-    let part = clients.next_part(io, key, &mut filters);
-    if let Err(part) = store_part(clients, key, part) {
-        clients.take_part(key, part, None);
+    let part = Subscriptions::next_part(turn, below, key, &mut filters);
+    if let Err(part) = Subscriptions::store_part(turn, below, key, part) {
+        Subscriptions::take_part(turn, key, part, None);
         // What it may still wait for ends the waiting.
-        clients.all_subscribed(io, key);
+        Subscriptions::all_subscribed(turn, below, key);
     }
 }
 

@@ -6,7 +6,7 @@
 pub(crate) mod bench;
 mod connections;
 mod others;
-mod packets;
+pub(crate) mod packets;
 mod process;
 mod store;
 pub(crate) mod world;

@@ -93,10 +93,7 @@ const BROKER_CORE: Edges = &[
         "shared",
         &["clients", "dispatch", "key", "publish", "rights", "routes"],
     ),
-    (
-        "subscribe",
-        &["dispatch", "linger", "publish", "quotas", "retained"],
-    ),
+    ("subscribe", &["linger", "quotas", "retained"]),
     ("turn", &["clients", "drops", "key", "share"]),
     ("will", &["clients"]),
 ];
