@@ -151,10 +151,15 @@ def resident_mb(process):
 def publish(binary, broker, topic, messages, payload=256):
     """Publishes so many messages with QoS 1, as fast as they are acknowledged."""
     command = [binary, "bench", "pub", "-h", "127.0.0.1", "-p", str(broker.port("mqtt-tcp")), "-c", str(PUBLISHERS), "-I", "0.1", "-q", "1"]
-    command += ["-s", str(payload), "-t", topic, "-L", str(messages // PUBLISHERS), "-F", "100"]
+    # A text: not every target takes all bytes.
+    command += ["-m", "x" * payload, "-t", topic, "-L", str(messages // PUBLISHERS), "-F", "100"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     if done.returncode:
         sys.exit(f"the messages could not be published:\n{done.stdout}\n{done.stderr}")
+
+
+def last_error(broker, name):
+    return api(broker, f"/outlets/{name}")["figures"]["last_error"]
 
 
 def rate(arguments, name, target, folder, batch=1000):
@@ -171,7 +176,10 @@ def rate(arguments, name, target, folder, batch=1000):
         wait(lambda: api(broker, f"/outlets/{name}")["figures"]["lag_messages"] == 0, "the messages to arrive")
         seconds = time.monotonic() - start
         own, of_child = (cpu_s(process) - at for process, at in zip((broker.process.pid, child), cpu))
+        wait(lambda: api(broker, f"/outlets/{name}")["figures"]["delivered"] >= queued or last_error(broker, name), "the figures")
         figures = api(broker, f"/outlets/{name}")["figures"]
+        if figures["delivered"] < queued:
+            sys.exit(f"{name} has {figures['delivered']} of {queued} messages: {figures['last_error']}")
         cells = [name, queued, queued / seconds, own / queued * 1e6, of_child / queued * 1e6, (own + of_child) / queued * 1e6]
         cells += [figures["batch_ms"] or 0.0, resident_mb(child), resident_mb(broker.process.pid)]
     row(cells)
