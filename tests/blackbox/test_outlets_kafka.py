@@ -148,7 +148,8 @@ def test_a_login_that_is_refused_is_tried_again_with_the_file_as_it_is_then(tmp_
     server.topic(name)
     password = tmp_path / "password"
     password.write_text("wrong\n")
-    with Broker(config=configured(to_kafka(server, name, **login(server, password, mechanism)))) as broker:
+    options = {**login(server, password, mechanism), "exactlyOnce": mechanism == "PLAIN"}
+    with Broker(config=configured(to_kafka(server, name, **options))) as broker:
         found = failed(broker, "uthentication failed")
         assert "wrong" not in json.dumps(found)
         publish(broker, numbered(5))

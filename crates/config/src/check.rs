@@ -1,7 +1,7 @@
 //! What options must satisfy together, and what an operator should be told although it is allowed.
 
 mod inlets;
-mod kafka_target;
+mod kafka;
 mod postgres_target;
 
 use std::collections::BTreeSet;
@@ -218,7 +218,7 @@ fn outlet_problem(outlet: &OutletConfig) -> Option<String> {
     if let Some(problem) = postgres_target::problem(postgres) {
         return Some(format!("target.postgres.{problem}"));
     }
-    if let Some(problem) = kafka_target::problem(kafka) {
+    if let Some(problem) = kafka::target_problem(kafka) {
         return Some(format!("target.kafka.{problem}"));
     }
     if http.concurrency > 1 && http.body != HttpBody::Raw {

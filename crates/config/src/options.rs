@@ -29,7 +29,9 @@ use crate::{
 };
 
 pub use classes::{ClassLimitsConfig, ClassMatchConfig, ClientClassConfig, DEFAULT_CLASS};
-pub use inlets::{InletConfig, InletSourceConfig, MqttSourceConfig, NatsDeliver, NatsSourceConfig};
+pub use inlets::{
+    Deliver, InletConfig, InletSourceConfig, KafkaSourceConfig, MqttSourceConfig, NatsSourceConfig,
+};
 pub use listeners::{
     ClientAuth, ForwardedConfig, ForwardedHeader, MqttServerConfig, ProxyConfig, ProxyUserName,
     ProxyVersion, SslConfig, TcpListenerConfig, TlsListenerConfig, TlsVersion, UnixListenerConfig,

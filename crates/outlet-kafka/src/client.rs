@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use outlets::{KafkaDefinition, read_secret};
+use outlets::{KafkaDefinition, KafkaServersDefinition, read_secret};
 use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -194,8 +194,8 @@ pub(crate) fn settings(
     definition: &KafkaDefinition,
     batch_bytes: u64,
 ) -> Result<ClientConfig, String> {
-    let mut config = connection(definition)?;
-    let milliseconds = definition.timeout.as_millis();
+    let mut config = connection(&definition.servers)?;
+    let milliseconds = definition.servers.timeout.as_millis();
     config
         .set("enable.idempotence", "true")
         .set("acks", "all")
@@ -235,8 +235,11 @@ pub(crate) fn address(servers: &[String]) -> String {
     servers.join(",")
 }
 
-/// The settings of each connection.
-fn connection(definition: &KafkaDefinition) -> Result<ClientConfig, String> {
+/// The settings of each connection. Reads the files.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn connection(definition: &KafkaServersDefinition) -> Result<ClientConfig, String> {
     let text = |path: &std::path::Path| {
         let secret = read_secret(path)?;
         String::from_utf8(secret).map_err(|_| format!("{}: no UTF-8", path.display()))

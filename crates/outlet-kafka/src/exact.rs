@@ -272,7 +272,8 @@ pub(crate) fn in_words(error: &KafkaError) -> String {
 /// The settings of the connection alone, of those of a producer.
 fn connection(settings: &ClientConfig) -> ClientConfig {
     let mut connection = ClientConfig::new();
-    for (key, value) in settings.config_map() {
+    // The map has no secrets.
+    for key in settings.config_map().into_keys() {
         let is_shared = [
             "bootstrap.",
             "client.",
@@ -282,7 +283,9 @@ fn connection(settings: &ClientConfig) -> ClientConfig {
             "sasl.",
             "ssl.",
         ];
-        if is_shared.iter().any(|begins| key.starts_with(begins)) {
+        if is_shared.iter().any(|begins| key.starts_with(begins))
+            && let Some(value) = settings.get(key)
+        {
             connection.set(key, value);
         }
     }

@@ -1,4 +1,4 @@
-//! Headers of records that say what MQTT says otherwise: an outlet writes them.
+//! Headers of records that say what MQTT says otherwise: an outlet writes them, an inlet reads them.
 
 /// The topic.
 pub(crate) const TOPIC: &str = "hmq-topic";
@@ -17,3 +17,9 @@ pub(crate) const PAYLOAD_FORMAT: &str = "hmq-payload-format";
 
 /// The Unix time in ms at which the message expires.
 pub(crate) const EXPIRES: &str = "hmq-expires";
+
+/// The User Property with the place of a record: topic, partition and offset.
+pub(crate) const PLACE: &str = "kafka-position";
+
+/// The User Property with the key of a record.
+pub(crate) const KEY: &str = "kafka-key";

@@ -1,35 +1,40 @@
-//! The process of an outlet whose target is Kafka: librdkafka is large, and written in C, so it is no part of `heraldmq` itself.
+//! The process of an outlet whose target is Kafka, or of an inlet whose source is Kafka: librdkafka is large, and written in C, so it is no part of `heraldmq` itself.
 //!
-//! Purpose: a node starts this program, with [`outlets::PROCESS`], for outlets to Kafka, as it starts itself for others. With
+//! Purpose: a node starts this program, with [`outlets::PROCESS`], for outlets to Kafka and inlets from it, as it starts itself for others. With
 //! [`outlets::CHECK`] and [`outlets::PROBE`] the program says of a definition on its standard input, in JSON, whether it is right, and
 //! whether Kafka can be reached.
 //!
 //! Invariants: those of [`outlets`]. What an attempt has not delivered in its time is taken back from the library, and a new producer
 //! begins: nothing that was given up overtakes what is given again.
 //!
-//! Deliberately absent: consumers of messages.
+//! Deliberately absent: what is published at the node, and acknowledged, when ([`outlets`]).
 //!
-//! Where to read next: `target.rs`; `record.rs` for what becomes of a message, `exact.rs` for transactions.
+//! Where to read next: `source.rs` for inlets; `target.rs` for outlets; `record.rs` for what becomes of a message, `exact.rs` for transactions.
 
+mod arrival;
 mod client;
 mod exact;
+mod group;
 mod header;
 mod record;
+mod source;
 mod target;
 
 use std::io::{self, Read as _};
 use std::process::ExitCode;
 
 use outlets::{
-    Connectors, Definition, Ended, InletDefinition, Source, Target, TargetDefinition, Transfer,
+    Connectors, Definition, Ended, InletDefinition, Source, SourceDefinition, Target,
+    TargetDefinition, Transfer,
 };
 
+use self::source::KafkaSource;
 use self::target::KafkaTarget;
 
 /// Bytes of the longest definition.
 const LONGEST: u64 = 64 << 20;
 
-/// The only target of this program.
+/// The only target and source of this program.
 #[derive(Debug)]
 struct Kafka;
 
@@ -41,8 +46,11 @@ impl Connectors for Kafka {
         }
     }
 
-    fn source(&self, _: &InletDefinition) -> Result<Box<dyn Source>, String> {
-        Err("this program is for outlets to Kafka only".to_owned())
+    fn source(&self, inlet: &InletDefinition) -> Result<Box<dyn Source>, String> {
+        match &inlet.source {
+            SourceDefinition::Kafka(kafka) => Ok(Box::new(KafkaSource::new(inlet, kafka)?)),
+            _ => Err("this program is for inlets from Kafka only".to_owned()),
+        }
     }
 }
 
@@ -58,7 +66,9 @@ fn main() -> ExitCode {
             .and_then(|transfer| outlets::check(&Kafka, &transfer))
             .map(|()| String::new()),
         [outlets::PROBE] => read().and_then(|transfer| outlets::probe(&Kafka, &transfer)),
-        _ => Err("only heraldmq starts this program, for outlets to Kafka".to_owned()),
+        _ => Err(
+            "only heraldmq starts this program, for outlets to Kafka and inlets from it".to_owned(),
+        ),
     };
     match done {
         Ok(text) if text.is_empty() => ExitCode::SUCCESS,

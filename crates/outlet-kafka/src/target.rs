@@ -57,7 +57,7 @@ impl KafkaTarget {
             batch_bytes: outlet.batch_bytes,
             form: Form::new(
                 (&kafka.topic, &kafka.key, &kafka.positions_topic),
-                (&outlet.cluster, &address(&kafka.servers)),
+                (&outlet.cluster, &address(&kafka.servers.servers)),
             )?,
             ledger: kafka
                 .exactly_once
@@ -80,7 +80,7 @@ impl KafkaTarget {
     fn settings(&self) -> Result<ClientConfig, String> {
         let mut settings = settings(&self.definition, self.batch_bytes.0)?;
         if let Some(ledger) = &self.ledger {
-            let longest = (self.definition.timeout.as_millis() * 2).clamp(10_000, 900_000);
+            let longest = (self.definition.servers.timeout.as_millis() * 2).clamp(10_000, 900_000);
             settings
                 .set("transactional.id", ledger.transactional_id())
                 .set("transaction.timeout.ms", longest.to_string())
@@ -102,7 +102,7 @@ impl KafkaTarget {
         let failed = |why: String| OpenError::Retry(why.into());
         let settings = self.settings().map_err(failed)?;
         let producer = Producer::new(&settings).map_err(failed)?;
-        let time = self.definition.timeout;
+        let time = self.definition.servers.timeout;
         let connected = producer.connected(time).await.map_err(failed);
         let opened = match (connected, &self.ledger) {
             (Ok(()), Some(ledger)) => ledger.open(&settings, &producer, self.epoch, time).await,
@@ -123,7 +123,7 @@ impl KafkaTarget {
         let Some(mut producer) = self.producer.take() else {
             return later("there is no producer".to_owned());
         };
-        let deadline = Instant::now() + self.definition.timeout;
+        let deadline = Instant::now() + self.definition.servers.timeout;
         if let Some(ledger) = self.ledger.clone() {
             let delivery = self.transact(&ledger, &mut producer, batch, deadline).await;
             self.producer = Some(producer);
@@ -358,7 +358,7 @@ impl KafkaTarget {
         settings.set("allow.auto.create.topics", "false");
         let producer = Producer::new(&settings)?;
         let topic = self.form.fixed_topic().map(str::to_owned);
-        let looked = look(&producer, topic, self.definition.timeout).await;
+        let looked = look(&producer, topic, self.definition.servers.timeout).await;
         self.retired.retire(producer);
         looked
     }

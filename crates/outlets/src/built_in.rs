@@ -44,6 +44,9 @@ impl Connectors for BuiltIn {
     fn source(&self, definition: &InletDefinition) -> Result<Box<dyn Source>, String> {
         Ok(match &definition.source {
             SourceDefinition::Mqtt(mqtt) => Box::new(MqttSource::new(mqtt)?),
+            SourceDefinition::Kafka(_) => {
+                return Err("heraldmq itself has no source kafka".to_owned());
+            }
             SourceDefinition::Nats(nats) => Box::new(NatsSource::new(nats)?),
         })
     }

@@ -49,7 +49,9 @@ pub use inlet::{
     Arrival, InletDefinition, Intake, MqttSourceDefinition, NatsSourceDefinition, Source,
     SourceDefinition, Token,
 };
-pub use kafka_definition::{KafkaDefinition, SaslDefinition};
+pub use kafka_definition::{
+    KafkaDefinition, KafkaServersDefinition, KafkaSourceDefinition, SaslDefinition,
+};
 pub use lines::Ended;
 pub use process::{check, probe, process, run};
 pub use program::{CHECK, PROBE, PROCESS, Program};

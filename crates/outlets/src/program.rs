@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::built_in::BuiltIn;
 use crate::definition::TargetDefinition;
+use crate::inlet::SourceDefinition;
 use crate::process;
 use crate::transfer::Transfer;
 
@@ -31,7 +32,7 @@ const LOOKS: Duration = Duration::from_millis(5);
 /// Bytes of what a program says that are read.
 const LONGEST: u64 = 64 * 1024;
 
-/// The program of outlets to Kafka.
+/// The program of outlets to Kafka, and of inlets from it.
 const KAFKA: &str = "heraldmq-outlet-kafka";
 
 /// The program that runs an outlet or an inlet.
@@ -56,7 +57,10 @@ impl Program {
                 | TargetDefinition::Nats(_)
                 | TargetDefinition::Postgres(_) => Self::Own,
             },
-            Transfer::Inlet(_) => Self::Own,
+            Transfer::Inlet(inlet) => match inlet.source {
+                SourceDefinition::Kafka(_) => Self::Beside(KAFKA),
+                SourceDefinition::Mqtt(_) | SourceDefinition::Nats(_) => Self::Own,
+            },
         }
     }
 
@@ -92,17 +96,20 @@ impl Program {
         }
     }
 
-    /// Reaches the target of an outlet, or the other broker of an inlet, by the program that runs it. Waits for that.
+    /// Reaches the target of an outlet, or the source of an inlet, by the program that runs it. Waits for that.
     ///
     /// # Errors
     /// Why it cannot be reached; the program is missing, or does not end 10 s after the target's time.
     pub fn probe(transfer: &Transfer) -> Result<String, String> {
         let time = match transfer {
             Transfer::Outlet(outlet) => match &outlet.target {
-                TargetDefinition::Kafka(kafka) => kafka.timeout,
+                TargetDefinition::Kafka(kafka) => kafka.servers.timeout,
                 _ => Duration::ZERO,
             },
-            Transfer::Inlet(_) => Duration::ZERO,
+            Transfer::Inlet(inlet) => match &inlet.source {
+                SourceDefinition::Kafka(kafka) => kafka.servers.timeout,
+                _ => Duration::ZERO,
+            },
         };
         match Self::of(transfer) {
             Self::Own => process::probe(&BuiltIn, transfer),

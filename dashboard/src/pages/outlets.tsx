@@ -28,7 +28,7 @@ export function Outlets() {
       <Head title="Outlets" polled={outlets} request="/outlets" command={commandOf("outlet list")}>{outlets.value && rows.length > 0 && sentence(rows)}</Head>
       <Told>{told}</Told>
       {outlets.value && rows.length === 0
-        ? <Empty>No outlet or inlet is configured. An outlet takes messages to a file, an HTTP server or another MQTT broker, an inlet brings messages of another MQTT broker or of NATS in: the pages docs/operate/outlets.md and docs/operate/inlets.md of the documentation say how to configure them.</Empty>
+        ? <Empty>No outlet or inlet is configured. An outlet takes messages to a file, an HTTP server or another MQTT broker, an inlet brings messages of another MQTT broker, of Kafka or of NATS in: the pages docs/operate/outlets.md and docs/operate/inlets.md of the documentation say how to configure them.</Empty>
         : <Table label="Outlets" rows={rows} keyOf={(row) => row.name} stale={isStale(outlets)} tone={(row) => (row.name === chosen?.name ? "chosen" : "")} columns={[
           { head: "Outlet", width: 16, cell: (row) => <Foreign text={row.name} most={24} href={link("outlets", { outlet: row.name })} /> },
           { head: "State", width: 13, cell: stateOf },

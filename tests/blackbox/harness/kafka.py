@@ -166,6 +166,30 @@ class Kafka:
     def texts(self, topic: str, committed=True) -> list[str]:
         return [record.text for record in self.records(topic, committed)]
 
+    def published(self, topic: str, value: bytes | None, key: bytes | None = None, headers=()):
+        """Writes a record, and waits until it is there."""
+        self.publish_all(topic, [(key, value)], headers)
+
+    def publish_all(self, topic: str, pairs: list[tuple[bytes | None, bytes | None]], headers=()):
+        """Writes records of keys and values, and waits until they are there."""
+        failed = []
+        producer = Producer({"bootstrap.servers": self.url, "enable.idempotence": True, "log_level": 0})
+        for key, value in pairs:
+            producer.produce(topic, value, key, headers=list(headers), on_delivery=lambda error, _: error and failed.append(error))
+            producer.poll(0)
+        assert producer.flush(DEADLINE_S) == 0 and not failed, failed
+
+    def behind(self, group: str, topic: str) -> int:
+        """Records of a topic that a group has not committed; all of a partition of which it has committed nothing."""
+        consumer = Consumer({"bootstrap.servers": self.url, "group.id": group, "log_level": 0})
+        try:
+            partitions = consumer.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
+            committed = consumer.committed([TopicPartition(topic, partition) for partition in partitions], timeout=DEADLINE_S)
+            ends = [consumer.get_watermark_offsets(place, timeout=DEADLINE_S)[1] for place in committed]
+            return sum(end - max(place.offset, 0) for place, end in zip(committed, ends, strict=True))
+        finally:
+            consumer.close()
+
     def take_over(self, transactional_id: str):
         """Begins a producer of this name, which fences the one before it, and ends."""
         producer = Producer({"bootstrap.servers": self.url, "transactional.id": transactional_id, "log_level": 0})

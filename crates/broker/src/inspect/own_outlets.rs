@@ -40,7 +40,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
             let (target, place) = match &outlet.target {
                 TargetDefinition::File { path, .. } => ("file", path.display().to_string()),
                 TargetDefinition::Http(http) => ("http", http.url.clone()),
-                TargetDefinition::Kafka(kafka) => ("kafka", kafka.servers.join(",")),
+                TargetDefinition::Kafka(kafka) => ("kafka", kafka.servers.servers.join(",")),
                 TargetDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
                 TargetDefinition::Nats(nats) => ("nats", nats.servers.urls.join(",")),
                 TargetDefinition::Postgres(postgres) => ("postgres", postgres.url.clone()),
@@ -50,6 +50,7 @@ fn row(node: &Node, name: String, standing: &Standing) -> Option<OutletRow> {
         Transfer::Inlet(inlet) => {
             let (source, place) = match &inlet.source {
                 SourceDefinition::Mqtt(mqtt) => ("mqtt", mqtt.broker.url.clone()),
+                SourceDefinition::Kafka(kafka) => ("kafka", kafka.servers.servers.join(",")),
                 SourceDefinition::Nats(nats) => ("nats", nats.servers.urls.join(",")),
             };
             (OutletDirection::In, source, place)

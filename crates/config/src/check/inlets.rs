@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use mqtt_proto::SubscriptionFilter;
 
-use super::{LONGEST_NAME, MOST_FILTERS, MOST_OUTLETS, is_outlet_name};
-use crate::options::{InletConfig, MqttSourceConfig, NatsSourceConfig, OutletConfig};
+use super::{LONGEST_NAME, MOST_FILTERS, MOST_OUTLETS, is_outlet_name, kafka};
+use crate::options::{
+    InletConfig, InletSourceConfig, MqttSourceConfig, NatsSourceConfig, OutletConfig,
+};
 
 /// The longest name of a stream or consumer of NATS, in bytes.
 const LONGEST_NATS_NAME: usize = 128;
@@ -44,14 +46,20 @@ pub(super) fn inlets(inlets: &[InletConfig], outlets: &[OutletConfig]) -> Option
 
 /// What is wrong with an inlet, but for its name.
 fn inlet_problem(inlet: &InletConfig) -> Option<String> {
-    let (mqtt, nats) = (&inlet.from.mqtt, &inlet.from.nats);
-    match (&mqtt.url, nats.url.is_empty()) {
-        (Some(url), true) => mqtt_problem(mqtt, url),
-        (None, false) => {
+    let InletSourceConfig { mqtt, kafka, nats } = &inlet.from;
+    match (&mqtt.url, kafka.servers.is_empty(), nats.url.is_empty()) {
+        (Some(url), true, true) => mqtt_problem(mqtt, url),
+        (None, false, true) => {
+            kafka::source_problem(kafka).map(|problem| format!("from.kafka.{problem}"))
+        }
+        (None, true, false) => {
             let name = inlet.name.as_deref().unwrap_or_default();
             nats_problem(nats, name).map(|problem| format!("from.nats.{problem}"))
         }
-        _ => Some("expected one source: `from.mqtt.url` or `from.nats.url`".to_owned()),
+        _ => Some(
+            "expected one source: `from.mqtt.url`, `from.kafka.servers` or `from.nats.url`"
+                .to_owned(),
+        ),
     }
 }
 

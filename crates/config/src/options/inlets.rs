@@ -2,11 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::U32;
+use super::{KafkaSaslConfig, U32};
 use crate::{declare::options, listed::Listed, setting::choice};
 
 options! {
-    /// An inlet: a process of its own publishes here what another MQTT broker or a stream of NATS gives it, and acknowledges each
+    /// An inlet: a process of its own publishes here what another MQTT broker, a topic of Kafka or a stream of NATS gives it, and acknowledges each
     /// message there when this broker has it. docs/operate/inlets.md.
     pub struct InletConfig {
         /// Its name, which no outlet has: 1 to 64 letters, digits, `.`, `_` or `-`, a letter or digit first.
@@ -21,6 +21,7 @@ options! {
     /// Where the messages of an inlet come from: exactly one of the groups is set.
     pub struct InletSourceConfig {
         group "mqtt" => mqtt: MqttSourceConfig;
+        group "kafka" => kafka: KafkaSourceConfig;
         group "nats" => nats: NatsSourceConfig;
     }
 
@@ -46,6 +47,29 @@ options! {
         live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
     }
 
+    /// Topics of Kafka, read by the program heraldmq-outlet-kafka: docs/operate/inlets-kafka.md.
+    pub struct KafkaSourceConfig {
+        /// The servers, each as `HOST:PORT`; they name all others of their cluster.
+        live "servers" => servers: Listed<String>;
+        /// The topics there.
+        live "topics" => topics: Listed<String>;
+        /// The consumer group. Unset: `hmq-NAME`. How far the topics are read belongs to it.
+        live "group" => group: Option<String>;
+        /// Where a group begins that has read nothing of a topic.
+        live "deliver" => deliver: Deliver = Deliver::New;
+        /// Whether TLS is spoken.
+        live "tls" => tls: bool = false;
+        /// Authorities that sign the servers' certificates, PEM. Unset: those of the system.
+        live "caFile" => ca_file: Option<PathBuf>;
+        /// The inlet's own certificate for the servers, PEM, with those that sign it.
+        live "certFile" => cert_file: Option<PathBuf>;
+        /// The key of that certificate, PEM.
+        live "keyFile" => key_file: Option<PathBuf>;
+        group "sasl" => sasl: KafkaSaslConfig;
+        /// How long Kafka may take for an answer.
+        live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
+    }
+
     /// A stream of NATS: docs/operate/inlets-nats.md.
     pub struct NatsSourceConfig {
         /// The servers, each as `nats://HOST:PORT` or `tls://HOST:PORT`.
@@ -58,7 +82,7 @@ options! {
         /// not yet, belongs to it.
         live "durable" => durable: Option<String>;
         /// Where a consumer begins that is made.
-        live "deliver" => deliver: NatsDeliver = NatsDeliver::New;
+        live "deliver" => deliver: Deliver = Deliver::New;
         /// The user there.
         live "user" => user: Option<String>;
         /// The password: the content of this file without white space at its end.
@@ -79,11 +103,11 @@ options! {
 }
 
 choice! {
-    /// Where a consumer of NATS begins.
-    pub enum NatsDeliver {
+    /// Where a consumer of NATS, or a group of Kafka, begins.
+    pub enum Deliver {
         /// With what is published from then on.
         New = "new",
-        /// With what the stream has.
+        /// With what the stream, or the topic, has.
         All = "all",
     }
 }

@@ -111,7 +111,7 @@ options! {
         live "timeoutSeconds" => timeout: Duration = Duration::from_secs(30), unit Seconds, range 1..=3600;
     }
 
-    /// How an outlet logs in at Kafka. Without a user it does not.
+    /// How an outlet or an inlet logs in at Kafka. Without a user it does not.
     pub struct KafkaSaslConfig {
         /// The mechanism.
         live "mechanism" => mechanism: SaslMechanism = SaslMechanism::ScramSha512;

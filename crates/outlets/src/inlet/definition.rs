@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use config::{InletConfig, InletSourceConfig, MqttSourceConfig, NatsDeliver, NatsSourceConfig};
+use config::{Deliver, InletConfig, InletSourceConfig, MqttSourceConfig, NatsSourceConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{BrokerDefinition, NatsServersDefinition};
+use crate::kafka_definition::KafkaSourceDefinition;
 
 /// An inlet: messages of another system are published at the node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,6 +28,8 @@ pub struct InletDefinition {
 pub enum SourceDefinition {
     /// Another MQTT broker.
     Mqtt(MqttSourceDefinition),
+    /// Topics of Kafka.
+    Kafka(KafkaSourceDefinition),
     /// A stream of NATS.
     Nats(NatsSourceDefinition),
 }
@@ -74,11 +77,12 @@ impl InletDefinition {
         })
     }
 
-    /// What it takes there: topic filters, or subjects.
+    /// What it takes there: topic filters, topics, or subjects.
     #[must_use]
     pub fn filters(&self) -> &[String] {
         match &self.source {
             SourceDefinition::Mqtt(mqtt) => &mqtt.filters,
+            SourceDefinition::Kafka(kafka) => &kafka.topics,
             SourceDefinition::Nats(nats) => &nats.subjects,
         }
     }
@@ -91,6 +95,10 @@ impl InletDefinition {
 }
 
 fn source(from: &InletSourceConfig, name: &str) -> Option<SourceDefinition> {
+    if !from.kafka.servers.is_empty() {
+        let kafka = KafkaSourceDefinition::of(&from.kafka, name);
+        return Some(SourceDefinition::Kafka(kafka));
+    }
     if from.nats.url.is_empty() {
         return mqtt(&from.mqtt, name).map(SourceDefinition::Mqtt);
     }
@@ -113,7 +121,7 @@ fn nats(nats: &NatsSourceConfig, name: &str) -> Option<NatsSourceDefinition> {
         stream: nats.stream.clone()?,
         subjects: nats.subject.iter().cloned().collect(),
         durable: (nats.durable.clone()).unwrap_or_else(|| format!("hmq-{name}")),
-        is_from_beginning: nats.deliver == NatsDeliver::All,
+        is_from_beginning: nats.deliver == Deliver::All,
     })
 }
 
