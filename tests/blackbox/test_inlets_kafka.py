@@ -276,7 +276,7 @@ def test_the_recipe(tmp_path, server):
     [
         ({"servers": "k1"}, "from.kafka.servers: k1 is no HOST:PORT"),
         ({"servers": []}, "expected one source"),
-        ({"topics": []}, "from.kafka.topics: expected 1 to"),
+        ({"topics": []}, "from.kafka.topics: expected the topics"),
         ({"topics": ["a", "^b.*"]}, "from.kafka.topics: ^b.* is no topic of Kafka"),
         ({"group": "x" * 256}, "from.kafka.group: "),
         ({"deliver": "last"}, "deliver"),

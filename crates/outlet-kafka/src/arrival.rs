@@ -39,21 +39,10 @@ pub(crate) fn item(record: &impl Message, received: Milliseconds) -> Item {
             standard.correlation_data = is_short.then(|| Bytes::copy_from_slice(value));
             continue;
         }
-        let (Some(name), Some(value)) = (text(name.as_bytes()), text(value)) else {
-            continue;
-        };
-        match name {
-            POSITION | KEY | PLACE => {}
-            RESPONSE_TOPIC => {
-                let topic = Some(value).filter(|topic| validate_topic_name(topic).is_ok());
-                standard.response_topic = topic.map(Into::into);
-            }
-            PAYLOAD_FORMAT => standard.is_utf8 = Some(value == "1"),
-            EXPIRES => standard.expires = value.parse().ok().map(Milliseconds),
-            _ if name.eq_ignore_ascii_case(CONTENT_TYPE) => {
-                standard.content_type = Some(value.into());
-            }
-            _ => properties.push((name.into(), value.into())),
+        // What is no text of MQTT is left out.
+        match text(name.as_bytes()).zip(text(value)) {
+            None => {}
+            Some((name, value)) => say(name, value, &mut standard, &mut properties),
         }
     }
     // A subscriber may take a payload that is said to be UTF-8, and is not, for a Malformed Packet.
@@ -69,6 +58,28 @@ pub(crate) fn item(record: &impl Message, received: Milliseconds) -> Item {
         received,
         properties,
         standard,
+    }
+}
+
+/// Takes a header.
+fn say(
+    name: &str,
+    value: &str,
+    standard: &mut StandardProperties,
+    properties: &mut Vec<(Box<str>, Box<str>)>,
+) {
+    match name {
+        POSITION | KEY | PLACE => {}
+        RESPONSE_TOPIC => {
+            let topic = Some(value).filter(|topic| validate_topic_name(topic).is_ok());
+            standard.response_topic = topic.map(Into::into);
+        }
+        PAYLOAD_FORMAT => standard.is_utf8 = Some(value == "1"),
+        EXPIRES => standard.expires = value.parse().ok().map(Milliseconds),
+        _ if name.eq_ignore_ascii_case(CONTENT_TYPE) => {
+            standard.content_type = Some(value.into());
+        }
+        _ => properties.push((name.into(), value.into())),
     }
 }
 

@@ -174,9 +174,14 @@ impl ConsumerContext for Group {
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        let Err(error) = result else {
-            return;
-        };
+        if let Err(error) = result {
+            self.handle_commit_error(&error);
+        }
+    }
+}
+
+impl Group {
+    fn handle_commit_error(&self, error: &KafkaError) {
         let mut state = self.state();
         match error.rdkafka_error_code() {
             Some(

@@ -153,7 +153,7 @@ impl KafkaTarget {
             }
         }
         self.producer = Some(producer);
-        self.looped.0 += progress.looped;
+        self.looped.0 += progress.looped.0;
         if progress.is_over {
             self.give_up();
         }
@@ -228,7 +228,7 @@ impl KafkaTarget {
         });
         match ended.await {
             Ok(Ok(())) if !is_refused => {
-                self.looped.0 += progress.looped;
+                self.looped.0 += progress.looped.0;
                 Ok(())
             }
             Ok(Ok(())) => {
@@ -280,7 +280,7 @@ impl KafkaTarget {
         for &place in places {
             let item = &batch[place];
             let Some(path) = self.form.path(item) else {
-                progress.looped += 1;
+                progress.looped.0 += 1;
                 progress.done.push(place);
                 continue;
             };
@@ -514,7 +514,7 @@ struct Progress {
     /// Their places, and why.
     refused: Vec<(usize, Arc<str>)>,
     /// How many are dropped as they go in a circle.
-    looped: u64,
+    looped: Count,
     /// Why at least one message is to be tried again.
     again: Option<String>,
     /// The producer is not to be used any more.

@@ -35,7 +35,7 @@ pub(super) fn source_problem(source: &KafkaSourceConfig) -> Option<String> {
     let count = source.topics.iter().count();
     if !(1..=MOST_FILTERS).contains(&count) {
         return Some(format!(
-            "topics: expected 1 to {MOST_FILTERS} topics of Kafka, found {count}"
+            "topics: expected the topics of Kafka, {MOST_FILTERS} at most, found {count}"
         ));
     }
     if let Some(wrong) = source.topics.iter().find(|topic| !is_topic(topic)) {

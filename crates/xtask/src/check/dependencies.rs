@@ -186,7 +186,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "postgres-client",
         ],
     ),
-    ("outlet-kafka", &["outlet", "outlets"]),
+    ("outlet-kafka", &["mqtt-proto", "outlet", "outlets"]),
     (
         "loadtest",
         &[
