@@ -221,7 +221,7 @@ def test_kills_anywhere_lose_nothing(tmp_path, server, topic):
             watcher.subscribe("in/#", qos=1)
         running(broker, "site")
         victims = ["process", "broker", "server"] * (ROUNDS // 3 + 1)
-        for victim in victims[: max(ROUNDS, 3)]:
+        for victim in victims[: max(ROUNDS // 2, 3)]:
             process = until(lambda: figures(broker, "site") and figures(broker, "site")["process"], what=lambda: row(broker, "site"))
             texts = numbered(chance.randrange(20, 200), len(acknowledged))
             at = chance.randrange(len(texts))
