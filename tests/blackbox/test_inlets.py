@@ -322,7 +322,7 @@ def test_an_inlet_is_not_throttled_like_a_device(tmp_path):
     [
         ({"name": "a b"}, "expected a name"),
         ({"name": "lake"}, "an inlet and an outlet are called lake"),
-        ({"from": {}}, "expected one source: `from.mqtt.url` or `from.nats.url`"),
+        ({"from": {}}, "expected one source: `from.mqtt.url`, `from.kafka.servers` or `from.nats.url`"),
         ({"from": {"mqtt": {"url": "http://x", "filter": "a"}}}, "expected a URL"),
         ({"from": {"mqtt": {"url": "mqtt://x"}}}, "expected `from.mqtt.filter`"),
         ({"from": {"mqtt": {"url": "mqtt://x", "filter": "a/#/b"}}}, "no topic filter"),

@@ -411,6 +411,8 @@ def test_retained_messages_outlive_sessions(broker, name, version, client):
     with broker.client(name + "r", version=version) as other:
         other.published(name, b"one", retain=True)
         other.publish(name, b"two", retain=True)
+        # Its acknowledgement says that what went before it to this topic has been handled, too: QoS 0 has none.
+        other.published(name, b"three")
         other.disconnect()
     client.subscribe(name, qos=1)
     client.message(payload="two", qos=0, retain=True)
