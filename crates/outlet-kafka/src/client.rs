@@ -87,6 +87,7 @@ pub(crate) type Native = ThreadedProducer<Context, NoCustomPartitioner>;
 /// A producer.
 pub(crate) struct Producer {
     pub(crate) native: Native,
+    /// One for each record that was given to the library and not heard of: those of one batch at most, and one of the topic of positions.
     pub(crate) told: UnboundedReceiver<Told>,
     said: watch::Receiver<Option<Said>>,
 }
@@ -158,7 +159,8 @@ impl Producer {
     }
 }
 
-/// Gives producers up: the library takes some time to end one that does not reach its server.
+/// Gives producers up: the library takes some time to end one that does not reach its server. There is one more for each attempt that
+/// fails, at most each second, until the library has ended it.
 #[derive(Debug, Default)]
 pub(crate) struct Retired(Vec<Receiver<()>>);
 
