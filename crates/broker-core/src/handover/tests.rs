@@ -11,6 +11,7 @@ use super::{Given, Legacies};
 use crate::inbox::{InboxNumber, Sequence};
 use crate::pending::{Answer, Pending};
 use crate::tests::bench::{Bench, delivery};
+use crate::tests::table::{Machine, Transition, walk};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -52,7 +53,7 @@ const ASK: &[&str] = &["ask"];
 const RETRY: &[&str] = &["timer"];
 
 /// State, input, next state, effects.
-const TRANSITIONS: &[(State, Input, State, &[&str])] = &[
+const TRANSITIONS: &[Transition<Script>] = &[
     (Nothing, Told, Asking, ASK),
     (Nothing, Timer, Nothing, &[]),
     // It is known already.
@@ -86,7 +87,38 @@ struct Script {
 }
 
 impl Script {
-    fn new(state: State) -> Self {
+    fn page(&mut self, items: Vec<(u64, Item)>, given: Given) {
+        self.page_answered(Answer::Inbox(InboxReply::LeftBehind(items)), given);
+    }
+
+    fn page_answered(&mut self, answer: Answer, given: Given) {
+        let pending = &mut self.bench.base.pending;
+        let id = pending.keys().next().expect("the shard was asked");
+        let Some(Pending::Handover(Asked::Page(page))) = pending.remove(id) else {
+            panic!("for a page");
+        };
+        let base = &mut self.bench.base;
+        for (sequence, ..) in self.legacies.handle_page(base, page, answer) {
+            self.legacies.handle_given(page, sequence, given);
+        }
+        let turn = &mut self.bench.turn();
+        self.legacies.handle_all_given(turn, page);
+    }
+
+    fn target(&mut self, answer: &Answer) {
+        let page = self.legacies.pages.keys().next().copied();
+        let page: PageNumber = page.expect("its page is there");
+        let turn = &mut self.bench.turn();
+        let of = (page, Sequence(7));
+        self.legacies.handle_target(turn, of, answer);
+    }
+}
+
+impl Machine for Script {
+    type State = State;
+    type Input = Input;
+
+    fn in_state(state: State) -> Self {
         let bench = Bench::with(|_| {});
         bench.base.node.rim.store.state().waits = true;
         let mut script = Self {
@@ -113,32 +145,6 @@ impl Script {
             None if self.legacies.known.known() > 0 => Stuck,
             None => Nothing,
         }
-    }
-
-    fn page(&mut self, items: Vec<(u64, Item)>, given: Given) {
-        self.page_answered(Answer::Inbox(InboxReply::LeftBehind(items)), given);
-    }
-
-    fn page_answered(&mut self, answer: Answer, given: Given) {
-        let pending = &mut self.bench.base.pending;
-        let id = pending.keys().next().expect("the shard was asked");
-        let Some(Pending::Handover(Asked::Page(page))) = pending.remove(id) else {
-            panic!("for a page");
-        };
-        let base = &mut self.bench.base;
-        for (sequence, ..) in self.legacies.handle_page(base, page, answer) {
-            self.legacies.handle_given(page, sequence, given);
-        }
-        let turn = &mut self.bench.turn();
-        self.legacies.handle_all_given(turn, page);
-    }
-
-    fn target(&mut self, answer: &Answer) {
-        let page = self.legacies.pages.keys().next().copied();
-        let page: PageNumber = page.expect("its page is there");
-        let turn = &mut self.bench.turn();
-        let of = (page, Sequence(7));
-        self.legacies.handle_target(turn, of, answer);
     }
 
     fn tell(&mut self, input: Input) -> Vec<String> {
@@ -188,30 +194,16 @@ impl Script {
 
 #[test]
 fn a_legacy_goes_from_state_to_state_as_the_table_says() {
-    for &(state, input, next, effects) in TRANSITIONS {
-        assert!(!is_impossible(state, input), "{state:?}, {input:?}");
-        let mut script = Script::new(state);
-        assert_eq!(script.state(), state);
-        assert_eq!(script.tell(input), effects, "{state:?}, {input:?}");
-        assert_eq!(script.state(), next, "{state:?}, {input:?}");
+    for (state, input, ..) in TRANSITIONS {
+        assert!(!is_impossible(*state, *input), "{state:?}, {input:?}");
     }
-    let mut pairs: Vec<_> = TRANSITIONS
-        .iter()
-        .map(|(state, input, ..)| (*state as u8, *input as u8))
-        .collect();
-    pairs.sort_unstable();
-    pairs.dedup();
     let impossible = 5 * 3 + 2 * 3;
-    assert_eq!(
-        pairs.len(),
-        4 * 9 - impossible,
-        "each state with each possible input"
-    );
+    walk::<Script>(TRANSITIONS, 4 * 9 - impossible);
 }
 
 #[test]
 fn of_many_legacies_so_many_are_handed_over_at_a_time() {
-    let mut script = Script::new(Nothing);
+    let mut script = Script::in_state(Nothing);
     for number in 0..100 {
         let base = &mut script.bench.base;
         let client = format!("c{number}").into();

@@ -14,6 +14,7 @@ use crate::inbox::{Attachment, Came, Epoch, InboxNumber, Inboxes, Sequence};
 use crate::pending::{Answer, Pending};
 use crate::rights::authorize::Rights;
 use crate::tests::bench::{Bench, delivery};
+use crate::tests::table::{Machine, Transition, walk};
 
 const EPOCH: Epoch = Epoch(3);
 
@@ -72,7 +73,7 @@ use Input::*;
 use State::*;
 
 /// State, input, next state, effects.
-const TRANSITIONS: &[(State, Input, State, &[&str])] = &[
+const TRANSITIONS: &[Transition<Script>] = &[
     (Connected, TimerAtTheEnd, Connected, &[]),
     (Connected, TimerBefore, Connected, &[]),
     (Connected, Late, Connected, &["for the client"]),
@@ -181,7 +182,75 @@ struct Script {
 }
 
 impl Script {
-    fn new(state: State) -> Self {
+    fn end_connection(&mut self) {
+        let turn = &mut self.bench.turn();
+        let span = self.linger.lingers(turn.base, turn.clients, self.holder);
+        let span: Span = span.expect("it has many subscriptions");
+        let left = Inboxes::handle_end_of_connection(turn, self.holder, true).unwrap();
+        let client = turn.clients.get_mut(self.holder).unwrap();
+        client.connection = None;
+        let linger = &mut self.linger;
+        linger.handle_end_of_connection(turn, self.holder, left.epoch, span);
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        let pending = &mut self.bench.base.pending;
+        let last = pending.keys().next();
+        let asked = match last.and_then(|id| pending.remove(id)) {
+            Some(Pending::Linger(asked)) => asked,
+            other => panic!("lingering sessions have asked: {other:?}"),
+        };
+        let lower = (&mut self.rights, &mut self.backpressure);
+        let turn = &mut self.bench.turn();
+        self.linger.handle_answer(turn, lower, asked, answer);
+    }
+
+    fn late(&mut self) -> String {
+        let turn = &mut self.bench.turn();
+        let of = delivery("d", QoS::AtMostOnce);
+        match self.linger.led_to(turn, self.holder, of, None) {
+            Led::To(key, _) if key == self.holder => "for the client".to_owned(),
+            Led::To(..) => "for the successor".to_owned(),
+            Led::Group(_) => "for a group".to_owned(),
+            Led::Kept => "for the inbox".to_owned(),
+        }
+    }
+
+    /// The answer to the last message that came late.
+    fn late_answered(&mut self, answer: &Answer) {
+        // One that came before what has led to the state.
+        let late = super::asked::Late {
+            client: "a".into(),
+            holder: self.holder,
+            delivery: delivery("d", QoS::AtMostOnce),
+            bytes: 0,
+        };
+        let asked = Asked::Late(Box::new(late));
+        let lower = (&mut self.rights, &mut self.backpressure);
+        let turn = &mut self.bench.turn();
+        self.linger.handle_answer(turn, lower, asked, answer);
+    }
+
+    fn effects(&mut self) -> Vec<String> {
+        let mut seen = std::mem::take(&mut self.bench.base.node.rim.store.state().log);
+        for line in &mut seen {
+            if line.starts_with("DeliverLate") {
+                "inbox of a: deliver d".clone_into(line);
+            }
+        }
+        let dropped = self.bench.base.drops.since(0).drops.len();
+        seen.extend((0..dropped).map(|_| "drop d".to_owned()));
+        seen.extend(self.bench.effects());
+        self.forgotten |= seen.iter().any(|of| of == "forget a");
+        seen
+    }
+}
+
+impl Machine for Script {
+    type State = State;
+    type Input = Input;
+
+    fn in_state(state: State) -> Self {
         let mut bench = Bench::with(|_| {});
         bench.base.node.rim.store.state().waits = true;
         let holder = bench.connect_durable("a");
@@ -232,17 +301,6 @@ impl Script {
         script
     }
 
-    fn end_connection(&mut self) {
-        let turn = &mut self.bench.turn();
-        let span = self.linger.lingers(turn.base, turn.clients, self.holder);
-        let span: Span = span.expect("it has many subscriptions");
-        let left = Inboxes::handle_end_of_connection(turn, self.holder, true).unwrap();
-        let client = turn.clients.get_mut(self.holder).unwrap();
-        client.connection = None;
-        let linger = &mut self.linger;
-        linger.handle_end_of_connection(turn, self.holder, left.epoch, span);
-    }
-
     fn state(&self) -> State {
         match Linger::lingering(&self.bench.clients, self.holder) {
             None => Connected,
@@ -252,44 +310,6 @@ impl Script {
             Some(_) if self.linger.ending.is_some() => Ending,
             Some(_) => Lingering,
         }
-    }
-
-    fn answer(&mut self, answer: &Answer) {
-        let pending = &mut self.bench.base.pending;
-        let last = pending.keys().next();
-        let asked = match last.and_then(|id| pending.remove(id)) {
-            Some(Pending::Linger(asked)) => asked,
-            other => panic!("lingering sessions have asked: {other:?}"),
-        };
-        let lower = (&mut self.rights, &mut self.backpressure);
-        let turn = &mut self.bench.turn();
-        self.linger.handle_answer(turn, lower, asked, answer);
-    }
-
-    fn late(&mut self) -> String {
-        let turn = &mut self.bench.turn();
-        let of = delivery("d", QoS::AtMostOnce);
-        match self.linger.led_to(turn, self.holder, of, None) {
-            Led::To(key, _) if key == self.holder => "for the client".to_owned(),
-            Led::To(..) => "for the successor".to_owned(),
-            Led::Group(_) => "for a group".to_owned(),
-            Led::Kept => "for the inbox".to_owned(),
-        }
-    }
-
-    /// The answer to the last message that came late.
-    fn late_answered(&mut self, answer: &Answer) {
-        // One that came before what has led to the state.
-        let late = super::asked::Late {
-            client: "a".into(),
-            holder: self.holder,
-            delivery: delivery("d", QoS::AtMostOnce),
-            bytes: 0,
-        };
-        let asked = Asked::Late(Box::new(late));
-        let lower = (&mut self.rights, &mut self.backpressure);
-        let turn = &mut self.bench.turn();
-        self.linger.handle_answer(turn, lower, asked, answer);
     }
 
     fn tell(&mut self, input: Input) -> Vec<String> {
@@ -344,20 +364,6 @@ impl Script {
         seen.extend(self.effects());
         seen
     }
-
-    fn effects(&mut self) -> Vec<String> {
-        let mut seen = std::mem::take(&mut self.bench.base.node.rim.store.state().log);
-        for line in &mut seen {
-            if line.starts_with("DeliverLate") {
-                "inbox of a: deliver d".clone_into(line);
-            }
-        }
-        let dropped = self.bench.base.drops.since(0).drops.len();
-        seen.extend((0..dropped).map(|_| "drop d".to_owned()));
-        seen.extend(self.bench.effects());
-        self.forgotten |= seen.iter().any(|of| of == "forget a");
-        seen
-    }
 }
 
 /// What does not happen: a client has no second successor, only a successor can join or go, and what nobody has asked is not answered.
@@ -374,32 +380,17 @@ fn is_impossible(state: State, input: Input) -> bool {
 
 #[test]
 fn routes_go_from_state_to_state_as_the_table_says() {
-    for &(state, input, next, effects) in TRANSITIONS {
-        assert!(!is_impossible(state, input), "{state:?}, {input:?}");
-        let mut script = Script::new(state);
-        assert_eq!(script.state(), state);
-        let seen = script.tell(input);
-        assert_eq!(seen, effects, "{state:?}, {input:?}");
-        assert_eq!(script.state(), next, "{state:?}, {input:?}");
+    for (state, input, ..) in TRANSITIONS {
+        assert!(!is_impossible(*state, *input), "{state:?}, {input:?}");
     }
-    let mut pairs: Vec<_> = TRANSITIONS
-        .iter()
-        .map(|(state, input, ..)| (*state as u8, *input as u8))
-        .collect();
-    pairs.sort_unstable();
-    pairs.dedup();
     let impossible = 4 + 5 + 4 + 4 + 3 + 5;
-    assert_eq!(
-        pairs.len(),
-        6 * 14 - impossible,
-        "each state with each possible input"
-    );
+    walk::<Script>(TRANSITIONS, 6 * 14 - impossible);
 }
 
 #[test]
 fn a_session_with_few_subscriptions_lingers_if_it_was_sent_messages_of_qos_0() {
     for (is_sent, expect) in [(false, false), (true, true)] {
-        let mut script = Script::new(Connected);
+        let mut script = Script::in_state(Connected);
         let key = script.holder;
         let client = script.bench.clients.get_mut(key).unwrap();
         let _ = client.session.take_subscriptions();
@@ -417,7 +408,7 @@ fn a_session_with_few_subscriptions_lingers_if_it_was_sent_messages_of_qos_0() {
 
 #[test]
 fn what_comes_late_is_dropped_beyond_a_limit_and_counted() {
-    let mut script = Script::new(Lingering);
+    let mut script = Script::in_state(Lingering);
     script.linger.late_bytes = 8 << 20;
     assert_eq!(script.tell(Late), ["for the inbox", "drop d"]);
     assert_eq!(script.bench.base.pending.len(), 0);

@@ -18,6 +18,7 @@ use crate::retained::replay::Replays;
 use crate::rights::authorize::Rights;
 use crate::tests::bench::Bench;
 use crate::tests::packets;
+use crate::tests::table::{Machine, Transition, walk};
 
 /// Of a client with a durable session, whose inbox is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +61,7 @@ use Input::*;
 use State::*;
 
 /// State, input, next state, effects.
-const TRANSITIONS: &[(State, Input, State, &[&str])] = &[
+const TRANSITIONS: &[Transition<Script>] = &[
     (
         Idle,
         Subscribe,
@@ -151,22 +152,6 @@ struct Script {
 }
 
 impl Script {
-    fn new(state: State) -> Self {
-        let mut script = Self::with(true);
-        let way: &[Input] = match state {
-            Idle => &[],
-            Storing => &[Subscribe],
-            Removing => &[Unsubscribe],
-            Barrier => &[SubscribeRetained, Stored],
-            Left => &[Subscribe, Superseded],
-        };
-        for input in way {
-            script.tell(*input);
-        }
-        script.effects();
-        script
-    }
-
     fn with(is_durable: bool) -> Self {
         let mut bench = Bench::with(|_| {});
         bench.base.node.rim.store.state().waits = true;
@@ -199,22 +184,6 @@ impl Script {
         script.sent();
         script.effects();
         script
-    }
-
-    fn state(&self) -> State {
-        let client = self.bench.clients.get(self.client).unwrap();
-        let mut pending = self.bench.base.pending.keys();
-        let asked = pending.find_map(|id| match self.bench.base.pending.get(id) {
-            Some(Pending::Subscribe(asked)) => Some(asked),
-            _ => None,
-        });
-        match asked {
-            Some(Asked::Subscribe { .. }) => Storing,
-            Some(Asked::Unsubscribe { .. }) => Removing,
-            Some(Asked::Barrier { .. }) => Barrier,
-            None if client.waits => Left,
-            None => Idle,
-        }
     }
 
     fn packet(&mut self, words: &[&str]) -> Next {
@@ -274,6 +243,72 @@ impl Script {
         on_behalf::change(&mut self.bench.turn(), &mut below, asked);
     }
 
+    /// Packets that the session sends.
+    fn sent(&mut self) -> Vec<String> {
+        let client = self.bench.clients.get_mut(self.client).unwrap();
+        let mut bytes = Vec::new();
+        let _ = client.session.poll_transmit(
+            &mut bytes,
+            1 << 20,
+            &mut self.bench.base.outcome,
+            &self.bench.base.settings.limits.policy,
+            mqtt_session::Timestamp(self.bench.io.now_ms),
+        );
+        packets::describe(ProtocolVersion::V5, &bytes)
+    }
+
+    fn effects(&mut self) -> Vec<String> {
+        let client = self.bench.clients.get(self.client).unwrap();
+        let filters = client.session.subscriptions().iter();
+        let mut seen: Vec<String> = filters.map(|of| format!("has {}", of.filter)).collect();
+        seen.extend(std::mem::take(
+            &mut self.bench.base.node.rim.store.state().log,
+        ));
+        seen.extend(self.sent());
+        let heard = std::mem::take(&mut *self.heard.lock().unwrap());
+        let heard = heard.into_iter();
+        seen.extend(heard.map(|of| format!("the operator hears: {of}")));
+        seen.extend(self.bench.effects());
+        seen
+    }
+}
+
+impl Machine for Script {
+    type State = State;
+    type Input = Input;
+
+    fn in_state(state: State) -> Self {
+        let mut script = Self::with(true);
+        let way: &[Input] = match state {
+            Idle => &[],
+            Storing => &[Subscribe],
+            Removing => &[Unsubscribe],
+            Barrier => &[SubscribeRetained, Stored],
+            Left => &[Subscribe, Superseded],
+        };
+        for input in way {
+            script.tell(*input);
+        }
+        script.effects();
+        script
+    }
+
+    fn state(&self) -> State {
+        let client = self.bench.clients.get(self.client).unwrap();
+        let mut pending = self.bench.base.pending.keys();
+        let asked = pending.find_map(|id| match self.bench.base.pending.get(id) {
+            Some(Pending::Subscribe(asked)) => Some(asked),
+            _ => None,
+        });
+        match asked {
+            Some(Asked::Subscribe { .. }) => Storing,
+            Some(Asked::Unsubscribe { .. }) => Removing,
+            Some(Asked::Barrier { .. }) => Barrier,
+            None if client.waits => Left,
+            None => Idle,
+        }
+    }
+
     fn tell(&mut self, input: Input) -> Vec<String> {
         let mut seen = Vec::new();
         match input {
@@ -310,58 +345,15 @@ impl Script {
         seen.extend(self.effects());
         seen
     }
-
-    /// Packets that the session sends.
-    fn sent(&mut self) -> Vec<String> {
-        let client = self.bench.clients.get_mut(self.client).unwrap();
-        let mut bytes = Vec::new();
-        let _ = client.session.poll_transmit(
-            &mut bytes,
-            1 << 20,
-            &mut self.bench.base.outcome,
-            &self.bench.base.settings.limits.policy,
-            mqtt_session::Timestamp(self.bench.io.now_ms),
-        );
-        packets::describe(ProtocolVersion::V5, &bytes)
-    }
-
-    fn effects(&mut self) -> Vec<String> {
-        let client = self.bench.clients.get(self.client).unwrap();
-        let filters = client.session.subscriptions().iter();
-        let mut seen: Vec<String> = filters.map(|of| format!("has {}", of.filter)).collect();
-        seen.extend(std::mem::take(
-            &mut self.bench.base.node.rim.store.state().log,
-        ));
-        seen.extend(self.sent());
-        let heard = std::mem::take(&mut *self.heard.lock().unwrap());
-        let heard = heard.into_iter();
-        seen.extend(heard.map(|of| format!("the operator hears: {of}")));
-        seen.extend(self.bench.effects());
-        seen
-    }
 }
 
 #[test]
 fn subscriptions_go_from_state_to_state_as_the_table_says() {
-    for &(state, input, next, effects) in TRANSITIONS {
-        assert!(!is_impossible(state, input), "{state:?}, {input:?}");
-        let mut script = Script::new(state);
-        assert_eq!(script.state(), state);
-        assert_eq!(script.tell(input), effects, "{state:?}, {input:?}");
-        assert_eq!(script.state(), next, "{state:?}, {input:?}");
+    for (state, input, ..) in TRANSITIONS {
+        assert!(!is_impossible(*state, *input), "{state:?}, {input:?}");
     }
-    let mut pairs: Vec<_> = TRANSITIONS
-        .iter()
-        .map(|(state, input, ..)| (*state as u8, *input as u8))
-        .collect();
-    pairs.sort_unstable();
-    pairs.dedup();
     let impossible = 4 * 4 + 3 * 3 + 4;
-    assert_eq!(
-        pairs.len(),
-        5 * 9 - impossible,
-        "each state with each possible input"
-    );
+    walk::<Script>(TRANSITIONS, 5 * 9 - impossible);
 }
 
 #[test]

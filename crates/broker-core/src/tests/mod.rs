@@ -9,6 +9,7 @@ mod others;
 pub(crate) mod packets;
 mod process;
 mod store;
+pub(crate) mod table;
 pub(crate) mod world;
 
 mod backpressure;

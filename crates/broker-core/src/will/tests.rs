@@ -10,6 +10,7 @@ use super::{Wills, origin_of_will};
 use crate::inbox::Epoch;
 use crate::pending::Answer;
 use crate::tests::bench::{Bench, delivery};
+use crate::tests::table::{Machine, Transition, walk};
 use mqtt_proto::QoS;
 
 const EPOCH: Epoch = Epoch(3);
@@ -47,7 +48,7 @@ use Input::*;
 use State::*;
 
 /// State, input, next state, effects.
-const TRANSITIONS: &[(State, Input, State, &[&str])] = &[
+const TRANSITIONS: &[Transition<Script>] = &[
     (Quiet, Due, Quiet, &["publish w"]),
     (
         Quiet,
@@ -84,7 +85,23 @@ struct Script {
 }
 
 impl Script {
-    fn new(state: State) -> Self {
+    fn due(&mut self, topic: &str) -> Option<String> {
+        let will = StoredWill {
+            message: Arc::clone(&delivery(topic, QoS::AtLeastOnce).message),
+            delay: 0,
+            message_expiry: None,
+        };
+        let turn = &mut self.bench.turn();
+        let due = self.wills.handle_due(turn, "a".into(), EPOCH, &will);
+        due.map(|(message, _)| format!("publish {}", message.body.topic()))
+    }
+}
+
+impl Machine for Script {
+    type State = State;
+    type Input = Input;
+
+    fn in_state(state: State) -> Self {
         let bench = Bench::with(|_| {});
         bench.base.node.rim.store.state().waits = true;
         let mut script = Self {
@@ -100,17 +117,6 @@ impl Script {
     fn state(&self) -> State {
         assert_eq!(self.wills.is_armed, !self.wills.unpublished.is_empty());
         if self.wills.is_armed { Armed } else { Quiet }
-    }
-
-    fn due(&mut self, topic: &str) -> Option<String> {
-        let will = StoredWill {
-            message: Arc::clone(&delivery(topic, QoS::AtLeastOnce).message),
-            delay: 0,
-            message_expiry: None,
-        };
-        let turn = &mut self.bench.turn();
-        let due = self.wills.handle_due(turn, "a".into(), EPOCH, &will);
-        due.map(|(message, _)| format!("publish {}", message.body.topic()))
     }
 
     fn tell(&mut self, input: Input) -> Vec<String> {
@@ -161,24 +167,12 @@ impl Script {
 
 #[test]
 fn wills_go_from_state_to_state_as_the_table_says() {
-    for &(state, input, next, effects) in TRANSITIONS {
-        let mut script = Script::new(state);
-        assert_eq!(script.state(), state);
-        assert_eq!(script.tell(input), effects, "{state:?}, {input:?}");
-        assert_eq!(script.state(), next, "{state:?}, {input:?}");
-    }
-    let mut pairs: Vec<_> = TRANSITIONS
-        .iter()
-        .map(|(state, input, ..)| (*state as u8, *input as u8))
-        .collect();
-    pairs.sort_unstable();
-    pairs.dedup();
-    assert_eq!(pairs.len(), 2 * 9, "each state with each input");
+    walk::<Script>(TRANSITIONS, 2 * 9);
 }
 
 #[test]
 fn what_cannot_be_published_is_asked_for_less_and_less_often_until_something_is() {
-    let mut script = Script::new(Quiet);
+    let mut script = Script::in_state(Quiet);
     for expect in [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
         assert_eq!(script.tell(Unpublished), [format!("timer in {expect} ms")]);
         script.tell(Timer);
