@@ -32,6 +32,7 @@ mod peers;
 mod pending;
 mod publish;
 mod quotas;
+mod rejudge;
 mod retained;
 mod rights;
 mod rim;

@@ -17,6 +17,7 @@ use crate::inbox::asked::Asked as InboxAsked;
 use crate::linger::asked::Asked as LingerAsked;
 use crate::publish::once::Once;
 use crate::publish::operator::Operator;
+use crate::rejudge::asked::Revoke;
 use crate::retained::asked::Asked as RetainedAsked;
 use crate::subscribe::waiting::Asked as SubscribeAsked;
 use crate::will::asked::Asked as WillAsked;
@@ -41,7 +42,7 @@ pub(crate) enum Pending {
     /// For SUBSCRIBE and UNSUBSCRIBE.
     Subscribe(SubscribeAsked),
     /// Subscriptions that a client may not have any more.
-    Revoke { key: Key, filters: Vec<Box<str>> },
+    Revoke(Revoke),
     /// For inboxes.
     Inbox(InboxAsked),
     /// For the replay of retained messages.

@@ -40,7 +40,7 @@ pub(crate) struct Client {
     pub(crate) rare: Rare,
     /// Of the connection, among those of the cluster; 0: it is not registered.
     pub(crate) number: u64,
-    /// The rules by which what is queued for it was judged, as [`ClientLoop::rules`](crate::ClientLoop::rules) counts them.
+    /// The rules by which what is queued for it was judged, as [`Rejudge`](crate::rejudge::Rejudge) counts them.
     pub(crate) judged: u32,
 }
 

@@ -614,7 +614,8 @@ impl<R: Rim> ClientLoop<R> {
             self.unregister(io, key);
         }
         self.base.stats.connects.add(1);
-        self.judge_joined(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts.rejudge.handle_joined(&mut turn, &parts.rights, key);
         self.clients.show_room(key);
         self.clients.arm_deadline(io, key);
         io.touch(connection);

@@ -364,12 +364,11 @@ impl<R: Rim> ClientLoop<R> {
             // Not now: whoever logs a client in goes on with it.
             io.arm(io.now_ms(), Timer::LoginExpiry.to_bits());
         }
-        let rechecks = &mut self.unjudged.rechecks;
-        rechecks.replace(key, identity.database.clone());
-        if rechecks.begin(io.now_ms(), self.base.settings.recheck) {
-            io.arm(io.now_ms(), Timer::Recheck.to_bits());
-        }
         let (parts, mut turn) = self.turn(io);
+        let database = identity.database.clone();
+        parts
+            .rejudge
+            .handle_login(turn.base, turn.io, key, database);
         parts.rights.grant(&mut turn, key, identity);
     }
 

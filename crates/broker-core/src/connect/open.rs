@@ -351,7 +351,7 @@ impl<R: Rim> ClientLoop<R> {
         let mut client = Client::new(session, connection);
         client.came_us = came_us;
         client.rare.set(|of| &mut of.joining, joining);
-        client.judged = self.rules;
+        self.parts.rejudge.handle_joining(&mut client);
         self.clients.insert(client)
     }
 
@@ -368,7 +368,7 @@ impl<R: Rim> ClientLoop<R> {
             .get(key)
             .and_then(|client| client.login.as_ref()?.expires_at());
         self.expiries.replace(key, expires_at, None);
-        self.unjudged.forget(key);
+        self.parts.rejudge.handle_gone(key);
         if let Some(client) = self.clients.remove(key) {
             if client.counted {
                 self.base.stats.sessions.sub(1);

@@ -8,6 +8,7 @@ use crate::dispatch::ClientLoop;
 use crate::handover::asked::Asked as HandoverAsked;
 use crate::inbox::Inboxes;
 use crate::pending::{Answer, Pending, ToMember};
+use crate::rejudge::Rejudge;
 use crate::rim::Rim;
 use crate::subscribe::grant::Subscriptions;
 use crate::will::Wills;
@@ -69,7 +70,11 @@ impl<R: Rim> ClientLoop<R> {
                 let mut below = parts.below_subscriptions();
                 Subscriptions::handle_answer(&mut turn, &mut below, asked, answer);
             }
-            Pending::Revoke { key, filters } => self.revoke_answered(io, key, &filters, answer),
+            Pending::Revoke(asked) => {
+                let (parts, mut turn) = self.turn(io);
+                let mut below = parts.below_subscriptions();
+                Rejudge::handle_answer(&mut turn, &mut below, asked, &answer);
+            }
             Pending::Inbox(asked) => {
                 let (parts, mut turn) = self.turn(io);
                 let lower = (&mut parts.rights, &mut parts.backpressure);

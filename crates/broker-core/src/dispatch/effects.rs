@@ -4,7 +4,7 @@ use mqtt_proto::{ReasonCode, peek_frame};
 use net_api::Key;
 
 use super::ClientLoop;
-use crate::clients::LoopIo;
+use crate::clients::{LoopIo, Timer};
 use crate::inbox::Epoch;
 use crate::linger::Linger;
 use crate::rim::Rim;
@@ -28,6 +28,11 @@ impl<R: Rim> ClientLoop<R> {
                 let login = client.and_then(|client| client.login.take());
                 let expires_at = login.and_then(|login| login.expires_at());
                 self.expiries.replace(key, expires_at, None);
+            }
+            Effect::LoginRenewed { key, before, now } => {
+                if self.expiries.replace(key, before, now) {
+                    io.arm(io.now_ms(), Timer::LoginExpiry.to_bits());
+                }
             }
             Effect::TellPeers => self.flush_peers_soon(io),
             Effect::HeldFrames(key) => {

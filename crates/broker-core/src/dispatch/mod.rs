@@ -37,9 +37,9 @@ use crate::node::Node;
 use crate::publish::calls::Calls;
 use crate::publish::deliveries::Deliveries;
 use crate::publish::forwarding::Forwarding;
+use crate::rejudge::Rejudge;
 use crate::retained::replay::Replays;
 use crate::rights::authorize::Rights;
-use crate::rights::unjudged::Unjudged;
 use crate::rim::Rim;
 use crate::routes::MatchCache;
 use crate::session::reopening::Reopening;
@@ -69,6 +69,7 @@ pub(crate) struct Parts {
     pub(crate) linger: Linger,
     pub(crate) wills: Wills,
     pub(crate) legacies: Legacies,
+    pub(crate) rejudge: Rejudge,
 }
 
 impl Parts {
@@ -79,6 +80,15 @@ impl Parts {
             replays: &mut self.replays,
         }
     }
+
+    /// What judges clients anew, and what that stands on.
+    pub(crate) fn rejudge(&mut self) -> (&mut Rejudge, Below<'_>) {
+        let below = Below {
+            rights: &mut self.rights,
+            replays: &mut self.replays,
+        };
+        (&mut self.rejudge, below)
+    }
 }
 
 /// The clients of one loop.
@@ -88,10 +98,6 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) clients: Clients,
     pub(crate) parts: Parts,
     pub(crate) cache: MatchCache,
-    /// How often the rules have been read.
-    pub(crate) rules: u32,
-    /// Clients to be judged anew since then.
-    pub(crate) unjudged: Unjudged,
     pub(crate) unread: Unread,
     /// Connections whose clients are about to be let in or not.
     pub(crate) logins: HashMap<ConnectionId, Login>,
@@ -133,8 +139,6 @@ impl<R: Rim> ClientLoop<R> {
             clients: Clients::default(),
             parts: Parts::default(),
             cache: MatchCache::default(),
-            rules: 0,
-            unjudged: Unjudged::default(),
             unread: Unread::default(),
             logins: HashMap::default(),
             expiries: Expiries::default(),

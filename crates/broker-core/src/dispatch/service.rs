@@ -147,7 +147,10 @@ impl<R: Rim> Service for ClientLoop<R> {
         let Some(key) = key_of(io, connection) else {
             return Transmit::Idle;
         };
-        self.judge_queued(io, key);
+        let (parts, mut turn) = self.turn(io);
+        parts
+            .rejudge
+            .handle_transmit(&mut turn, &mut parts.rights, key);
         let Some(client) = self
             .clients
             .get_mut(key)
@@ -294,8 +297,15 @@ impl<R: Rim> Service for ClientLoop<R> {
             }
             Some(Timer::Login) => self.log_in_later(io),
             Some(Timer::LoginExpiry) => self.end_logins(io),
-            Some(Timer::Recheck) => self.recheck(io, None),
-            Some(Timer::Rules) => self.go_on_judging(io),
+            Some(Timer::Recheck) => {
+                let (parts, turn) = self.turn(io);
+                parts.rejudge.handle_recheck_timer(turn.base, turn.io);
+            }
+            Some(Timer::Rules) => {
+                let (parts, mut turn) = self.turn(io);
+                let (rejudge, mut below) = parts.rejudge();
+                rejudge.handle_timer(&mut turn, &mut below);
+            }
             Some(Timer::Bans) => self.go_on_checking_bans(io),
             Some(Timer::Legacies) => self.parts.legacies.handle_timer(&mut self.base),
             Some(Timer::Wills) => self.parts.wills.handle_timer(&mut self.base),
@@ -365,7 +375,9 @@ impl<R: Rim> Service for ClientLoop<R> {
                         io.set_rate_group(connection, group);
                     }
                 }
-                self.rules_changed(io);
+                let (parts, mut turn) = self.turn(io);
+                let rights = &mut parts.rights;
+                parts.rejudge.handle_rules_changed(&mut turn, rights);
                 self.start_sys(io);
                 drop(done);
             }
@@ -488,7 +500,13 @@ impl<R: Rim> ClientLoop<R> {
                     .backpressure
                     .handle_held(&mut turn, publisher.key(), reason, holder);
             }
-            BetweenLoops::LookedUp(user, verdict) => self.recheck(io, Some((user, verdict))),
+            BetweenLoops::LookedUp(user, verdict) => {
+                let (parts, mut turn) = self.turn(io);
+                let rights = &mut parts.rights;
+                parts
+                    .rejudge
+                    .handle_looked_up(&mut turn, rights, &user, &verdict);
+            }
             BetweenLoops::Offer(offer) => self.pass_on(io, *offer),
             BetweenLoops::Release(publisher) => {
                 let (parts, mut turn) = self.turn(io);

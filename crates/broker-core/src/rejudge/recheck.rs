@@ -3,50 +3,62 @@
 //!
 //! Invariant: a database that gives no answer changes nothing.
 //!
-//! Deliberately absent: when each user is looked up (`rechecks.rs`), and what rules say (`access.rs`).
+//! Deliberately absent: when each user is looked up (`rechecks.rs`), and what rules say (`rights/access.rs`).
 
 use std::sync::Arc;
 
 use authentication_api::{DatabaseUser, Verdict};
 
+use super::rechecks::Next;
+use super::{Rejudge, end_without_user};
 use crate::clients::{BetweenLoops, LoopIo, Timer};
-use crate::dispatch::ClientLoop;
-use crate::rights::rechecks::Next;
-use crate::rights::rules::{change_rights, end_connection};
+use crate::rights::authorize::Rights;
 use crate::rim::Rim;
+use crate::turn::{Base, Turn};
 
-impl<R: Rim> ClientLoop<R> {
-    /// Looks the next user up, if one is due. `answer`: what has come of the one before.
-    pub(crate) fn recheck(
-        &mut self,
-        io: &mut impl LoopIo,
-        answer: Option<(Arc<DatabaseUser>, Verdict)>,
-    ) {
-        match answer {
-            Some((user, Verdict::Allow(identity))) => {
-                for key in self.unjudged.rechecks.clients_of(&user) {
-                    if change_rights(self, io, key, &identity) {
-                        self.unjudged.clients.insert(key);
-                    }
-                }
-                self.go_on_soon(io);
-            }
-            Some((user, Verdict::Deny(denial))) if denial.is_guess() => {
-                for key in self.unjudged.rechecks.clients_of(&user) {
-                    end_connection(self, io, key);
-                }
-            }
-            Some((_, Verdict::Deny(_))) | None => {}
-        }
-        let every = self.base.settings.recheck;
-        match self.unjudged.rechecks.next(io.now_ms(), every) {
+impl Rejudge {
+    /// Looks the next user up, if one is due.
+    pub(crate) fn handle_recheck_timer<R: Rim>(&mut self, base: &Base<R>, io: &mut impl LoopIo) {
+        match self
+            .unjudged
+            .rechecks
+            .next(io.now_ms(), base.settings.recheck)
+        {
             Next::Nobody => {}
             Next::At(at_ms) => io.arm(at_ms, Timer::Recheck.to_bits()),
             Next::User(user) => {
                 let asked = Arc::clone(&user);
                 let answered = move |verdict| BetweenLoops::LookedUp(user, verdict).into();
-                self.base.node.rim.look_up(self.base.index, asked, answered);
+                base.node.rim.look_up(base.index, asked, answered);
             }
         }
+    }
+
+    /// A user was looked up. Those of its clients that are connected by now have the rights that it has now, or are
+    /// disconnected; then the next one is looked up.
+    pub(crate) fn handle_looked_up<R: Rim, Io: LoopIo>(
+        &mut self,
+        turn: &mut Turn<'_, R, Io>,
+        rights: &mut Rights,
+        user: &Arc<DatabaseUser>,
+        verdict: &Verdict,
+    ) {
+        match verdict {
+            Verdict::Allow(identity) => {
+                for key in self.unjudged.rechecks.clients_of(user) {
+                    if self.change_rights(turn, rights, key, identity) {
+                        self.unjudged.add(key);
+                    }
+                }
+                self.arm(turn.io);
+            }
+            Verdict::Deny(denial) if denial.is_guess() => {
+                for key in self.unjudged.rechecks.clients_of(user) {
+                    end_without_user(turn, key);
+                }
+            }
+            Verdict::Deny(_) => {}
+        }
+        self.handle_recheck_timer(turn.base, turn.io);
     }
 }

@@ -17,7 +17,7 @@ const LOOK_MS: u64 = 1_000;
 
 /// The users of a loop, and how far it is with them.
 #[derive(Debug, Default)]
-pub(crate) struct Rechecks {
+pub(super) struct Rechecks {
     users: BTreeMap<Arc<DatabaseUser>, BTreeSet<Key>>,
     clients: HashMap<Key, Arc<DatabaseUser>>,
     /// The user that was looked up last.
@@ -30,7 +30,7 @@ pub(crate) struct Rechecks {
 
 impl Rechecks {
     /// A client has logged in, as a user of a database or not.
-    pub(crate) fn replace(&mut self, client: Key, user: Option<Arc<DatabaseUser>>) {
+    pub(super) fn replace(&mut self, client: Key, user: Option<Arc<DatabaseUser>>) {
         self.remove(client);
         if let Some(user) = user {
             self.clients.insert(client, Arc::clone(&user));
@@ -39,7 +39,7 @@ impl Rechecks {
     }
 
     /// A client is gone.
-    pub(crate) fn remove(&mut self, client: Key) {
+    pub(super) fn remove(&mut self, client: Key) {
         if let Some(user) = self.clients.remove(&client)
             && let Some(clients) = self.users.get_mut(&user)
         {
@@ -51,7 +51,7 @@ impl Rechecks {
     }
 
     /// Begins to look users up. `every`: each so often; `None`: never. True: a timer is to be armed, for [`LOOK_MS`] at most.
-    pub(crate) fn begin(&mut self, now_ms: u64, every: Option<Duration>) -> bool {
+    pub(super) fn begin(&mut self, now_ms: u64, every: Option<Duration>) -> bool {
         let begins = !self.is_running && every.is_some() && !self.users.is_empty();
         if begins {
             self.is_running = true;

@@ -3,7 +3,7 @@
 //! A publication, a subscription and a delivery are each judged once, in the client's loop: a PUBLISH when
 //! it comes, a will with its CONNECT, a delivery when the session is given it, also one that may have been sent
 //! on an earlier connection: [MQTT-4.4.0-1] is about what the client may receive. When the rules change, what is
-//! there already is judged anew (`rules.rs`).
+//! there already is judged anew (`rejudge`).
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ pub(crate) struct Rights {
 
 impl Rights {
     /// The rules have been read again: whatever is asked from here on is judged by the new ones.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn handle_rules_changed(&mut self) {
         self.decisions.forget();
     }
 
@@ -174,7 +174,7 @@ impl Rights {
     }
 
     /// Takes out of a client's queue what it may not receive any more. Cost: a decision for each message.
-    pub(super) fn take_denied<R: Rim, Io: LoopIo>(
+    pub(crate) fn take_denied<R: Rim, Io: LoopIo>(
         &mut self,
         turn: &mut Turn<'_, R, Io>,
         key: Key,

@@ -132,7 +132,7 @@ fn rules_that_are_read_again_hold_from_then_on() {
     script
         .bench
         .change(|settings| settings.authorization = open);
-    script.rights.forget();
+    script.rights.handle_rules_changed();
     assert!(script.decide(Action::Publish, "t"));
 }
 

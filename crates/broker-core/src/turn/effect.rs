@@ -20,6 +20,12 @@ pub(crate) enum Effect {
     Forget(Key),
     /// What a client has logged in as is nobody's any more: it has no connection, and its entry stays.
     Logout(Key),
+    /// The login of a client ends at another time, in seconds since 1970-01-01 UTC; `None`: not by itself.
+    LoginRenewed {
+        key: Key,
+        before: Option<u64>,
+        now: Option<u64>,
+    },
     /// Other nodes are told of routes before the loop waits for anything.
     TellPeers,
     /// PUBLISH packets that were kept while a publisher was held back are handled, and its connection is read.
