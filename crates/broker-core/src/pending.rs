@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mqtt_proto::{PacketId, ReasonCode};
 use mqtt_session::ApplicationMessage;
-use net_api::{ConnectionId, Key};
+use net_api::Key;
 use store_state::api::{Failure, RetainedPage};
 use store_state::inbox::{InboxReply, Item};
 use store_state::retain::RetainReply;
@@ -12,6 +12,7 @@ use store_state::session::SessionReply;
 
 use crate::backpressure::throttle::Receivers;
 use crate::connect::taking::{Settling, Taking};
+use crate::end::asked::Disconnect;
 use crate::handover::asked::Asked as HandoverAsked;
 use crate::inbox::asked::Asked as InboxAsked;
 use crate::linger::asked::Asked as LingerAsked;
@@ -47,9 +48,8 @@ pub(crate) enum Pending {
     Inbox(InboxAsked),
     /// For the replay of retained messages.
     Retained(RetainedAsked),
-    /// The end of a connection, which a shutdown waits for. `closes`: a connection whose client has sent
-    /// DISCONNECT, and which is closed when its end is recorded.
-    Disconnect { closes: Option<ConnectionId> },
+    /// For ends of connections.
+    Disconnect(Disconnect),
     /// For wills.
     Will(WillAsked),
     /// A message for a member of a shared group.

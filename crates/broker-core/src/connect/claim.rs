@@ -27,6 +27,7 @@ use crate::connect::joining::{ClaimStage, Joining, Waiter};
 use crate::connect::own_clients;
 use crate::connect::refused::{Cause, Refused};
 use crate::dispatch::ClientLoop;
+use crate::end::Ends;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::excerpt::excerpt;
 use crate::inbox::{self, Attachment, Epoch, InboxNumber, Inboxes, Sequence, Stored};
@@ -228,7 +229,7 @@ impl<R: Rim> ClientLoop<R> {
             self.leave_unjoined(io, key, &client_id, epoch);
         } else if let Answer::Failed(failure) = answer {
             let failure = *failure;
-            self.disconnect_stored(&client_id, epoch, 0, false);
+            Ends::record(&mut self.base, &client_id, epoch, 0, WillAtClose::Discard);
             self.refuse_joining(io, key, failure);
         } else {
             self.joined_transient(io, key, Some(epoch));
@@ -263,7 +264,13 @@ impl<R: Rim> ClientLoop<R> {
             }
             _ if !is_here => self.leave_attached(io, key, epoch, None),
             Answer::Failed(failure) => {
-                self.disconnect_stored(&client_id, epoch, expiry, false);
+                Ends::record(
+                    &mut self.base,
+                    &client_id,
+                    epoch,
+                    expiry,
+                    WillAtClose::Discard,
+                );
                 self.refuse_joining(io, key, failure);
             }
             // A later connection has the session, and this one was not told in time.
@@ -310,7 +317,13 @@ impl<R: Rim> ClientLoop<R> {
         let client_id = Box::<str>::from(client.session.client_id());
         let expiry = client.session.session_expiry();
         let joining = client.rare.take(|of| &mut of.joining);
-        self.disconnect_stored(&client_id, epoch, expiry, false);
+        Ends::record(
+            &mut self.base,
+            &client_id,
+            epoch,
+            expiry,
+            WillAtClose::Discard,
+        );
         self.unregister(io, key);
         let (parts, mut turn) = self.turn(io);
         let lingers = attached.is_some_and(|attached| {
@@ -336,7 +349,13 @@ impl<R: Rim> ClientLoop<R> {
             .clients
             .get(key)
             .map_or(NEVER_EXPIRES, |client| client.session.session_expiry());
-        self.disconnect_stored(client_id, epoch, expiry, false);
+        Ends::record(
+            &mut self.base,
+            client_id,
+            epoch,
+            expiry,
+            WillAtClose::Discard,
+        );
         self.forget_joining(io, key);
     }
 
@@ -353,29 +372,6 @@ impl<R: Rim> ClientLoop<R> {
             self.close_older(io, asker, older, false);
         }
         self.resume_waiters(io, joining.map_or_else(Vec::new, |joining| joining.waiters));
-    }
-
-    /// Tells the session store that a connection is over; gives back the number of the question.
-    pub(crate) fn disconnect_stored(
-        &mut self,
-        client_id: &str,
-        epoch: u64,
-        expiry: u32,
-        keep_will: bool,
-    ) -> Key {
-        let op = SessionOp::Disconnect {
-            client: client_id.into(),
-            epoch,
-            expiry,
-            will: if keep_will {
-                WillAtClose::Keep
-            } else {
-                WillAtClose::Discard
-            },
-        };
-        let ticket = self.base.ask(Pending::Disconnect { closes: None });
-        self.base.node.store().session(client_id, ticket, op);
-        Key::from_bits(ticket.token)
     }
 
     /// The store cannot record a client: it is refused.

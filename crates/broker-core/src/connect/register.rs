@@ -5,12 +5,12 @@
 //! session store knows it.
 
 use net_api::Key;
-use peer_protocol::{Registered, Registration};
-use store_state::api::Store as _;
+use peer_protocol::Registered;
 use store_state::session::TakenFrom;
 
 use crate::clients::LoopIo;
 use crate::connect::joining::connect_in;
+use crate::connect::registering::Registering;
 use crate::connect::taking::Then;
 use crate::dispatch::ClientLoop;
 use crate::pending::Pending;
@@ -20,23 +20,13 @@ impl<R: Rim> ClientLoop<R> {
     /// Asks who else has a client that connects.
     pub(crate) fn register(&mut self, io: &mut impl LoopIo, key: Key) {
         let number = self.came_at_us(key);
-        if let Some(registration) = self.registration(key, number) {
+        if let Some(registration) =
+            Registering::registration(&self.base, &self.clients, key, number)
+        {
             let token = self.base.ask(Pending::Register(key)).token;
             self.registering.new.push((token, registration));
             self.flush_peers_soon(io);
         }
-    }
-
-    pub(crate) fn registration(&self, key: Key, number: u64) -> Option<Registration> {
-        let client = self.clients.get(key)?;
-        let client = Box::<str>::from(client.session.client_id());
-        Some(Registration {
-            shard: self.base.node.store().session_shard(&client),
-            client,
-            number,
-            user: self.clients.user_of(key),
-            of_another_user: self.base.settings.of_another_user,
-        })
     }
 
     /// At the end of the turn.
@@ -122,7 +112,7 @@ impl<R: Rim> ClientLoop<R> {
     pub(crate) fn unregister(&mut self, io: &mut impl LoopIo, key: Key) {
         let number = self.clients.get(key).map_or(0, |client| client.number);
         if number != 0 {
-            let gone = self.registration(key, number);
+            let gone = Registering::registration(&self.base, &self.clients, key, number);
             self.registering.gone.extend(gone);
             self.flush_peers_soon(io);
         }

@@ -5,6 +5,7 @@ use store_state::inbox::InboxReply;
 
 use crate::clients::LoopIo;
 use crate::dispatch::ClientLoop;
+use crate::end::Ends;
 use crate::handover::asked::Asked as HandoverAsked;
 use crate::inbox::Inboxes;
 use crate::pending::{Answer, Pending, ToMember};
@@ -88,7 +89,7 @@ impl<R: Rim> ClientLoop<R> {
                     .handle_answer(&mut turn, &mut parts.rights, asked, answer);
             }
             Pending::Will(asked) => Wills::handle_answer(&mut self.base, asked, &answer),
-            Pending::Disconnect { closes } => Self::end_answered(io, closes, &answer),
+            Pending::Disconnect(asked) => Ends::handle_answer(io, asked, &answer),
             Pending::Member(to_member) => {
                 let ToMember {
                     item,

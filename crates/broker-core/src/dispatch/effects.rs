@@ -5,6 +5,7 @@ use net_api::Key;
 
 use super::ClientLoop;
 use crate::clients::{LoopIo, Timer};
+use crate::end::Ends;
 use crate::inbox::Epoch;
 use crate::linger::Linger;
 use crate::rim::Rim;
@@ -40,6 +41,10 @@ impl<R: Rim> ClientLoop<R> {
                 let (parts, mut turn) = self.turn(io);
                 parts.backpressure.handle_frames_handled(&mut turn, key);
             }
+            Effect::DeliverTo(key, delivery) => self.deliver_to(io, key, *delivery),
+            Effect::Distribute(message, source) => {
+                self.distribute(io, &message, *source);
+            }
             Effect::Redispatch { deliveries, except } => self.redispatch(io, deliveries, except),
             Effect::DenyDelivery {
                 key,
@@ -67,7 +72,9 @@ impl<R: Rim> ClientLoop<R> {
     pub(super) fn end_connection(&mut self, io: &mut impl LoopIo, key: Key, reason: ReasonCode) {
         if !self.abandon(io, key) {
             self.handle_kept(io, key, true);
-            self.kick(io, key, reason);
+            let (parts, mut turn) = self.turn(io);
+            let below = (&mut parts.linger, &mut parts.backpressure);
+            Ends::handle_kick(&mut turn, below, key, reason);
         }
     }
 
@@ -118,8 +125,8 @@ impl<R: Rim> ClientLoop<R> {
         };
         for key in self.clients.online() {
             self.end_connection(io, key, reason);
+            self.carry_out(io);
         }
-        self.carry_out(io);
         Linger::handle_shutdown(&self.base, &self.clients);
         io.close_untagged();
     }

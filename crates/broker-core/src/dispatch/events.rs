@@ -9,9 +9,8 @@ use crate::clients::LoopIo;
 use crate::events::{SessionEvent, SessionHappened};
 use crate::inbox::{Epoch, InboxNumber, Inboxes, Page, Sequence};
 use crate::pending::Answer;
+use crate::reopening::LeaderChange;
 use crate::rim::Rim;
-use crate::session::new_leaders;
-use crate::session::reopening::LeaderChange;
 use crate::turn::Effect;
 
 impl<R: Rim> ClientLoop<R> {
@@ -32,7 +31,9 @@ impl<R: Rim> ClientLoop<R> {
                     self.answered(io, token, Answer::Retained(pages));
                 }
                 Event::Reopen { shard } => {
-                    new_leaders::begin(self, io, [LeaderChange::OfInboxes(shard)]);
+                    let (parts, mut turn) = self.turn(io);
+                    let changes = [LeaderChange::OfInboxes(shard)];
+                    parts.reopening.handle_leaders(&mut turn, changes);
                 }
                 Event::Fenced => self.fence(io),
                 Event::Page {
@@ -110,6 +111,7 @@ impl<R: Rim> ClientLoop<R> {
             {
                 // Not as effects: there may be as many as the loop has clients.
                 self.end_connection(io, key, ReasonCode::ServerBusy);
+                self.carry_out(io);
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::clients::{
 };
 use crate::connect::own_clients;
 use crate::drops::Reason;
+use crate::end::Ends;
 use crate::excerpt::excerpt;
 use crate::inbox::{Inboxes, Sequence};
 use crate::node::Pressure;
@@ -120,7 +121,9 @@ impl<R: Rim> ClientLoop<R> {
                 {
                     self.base.log_disconnected(io, client, disconnect.reason);
                 }
-                return Ok(self.leave(io, key));
+                let (parts, mut turn) = self.turn(io);
+                let below = (&mut parts.linger, &mut parts.backpressure);
+                return Ok(Ends::handle_disconnect(&mut turn, below, key));
             }
         }
         self.base.report_dropped(&self.clients, io, key);

@@ -38,11 +38,11 @@ use crate::publish::calls::Calls;
 use crate::publish::deliveries::Deliveries;
 use crate::publish::forwarding::Forwarding;
 use crate::rejudge::Rejudge;
+use crate::reopening::Reopening;
 use crate::retained::replay::Replays;
 use crate::rights::authorize::Rights;
 use crate::rim::Rim;
 use crate::routes::MatchCache;
-use crate::session::reopening::Reopening;
 use crate::shared::awaited::Members;
 use crate::subscribe::grant::Below;
 use crate::traffic::Traffic;
@@ -70,6 +70,7 @@ pub(crate) struct Parts {
     pub(crate) wills: Wills,
     pub(crate) legacies: Legacies,
     pub(crate) rejudge: Rejudge,
+    pub(crate) reopening: Reopening,
 }
 
 impl Parts {
@@ -113,8 +114,6 @@ pub struct ClientLoop<R: Rim> {
     pub(crate) calls: Calls,
     /// What the directory of clients is to be told.
     pub(crate) registering: Registering,
-    /// Shards that another node leads, until all clients have been visited for them.
-    pub(crate) reopening: Reopening,
     pub(crate) superseded: Vec<Superseded>,
     /// Connections that have sent no CONNECT yet.
     pub(crate) awaiting_connect: AwaitingConnect,
@@ -148,7 +147,6 @@ impl<R: Rim> ClientLoop<R> {
             members: Members::default(),
             calls,
             registering: Registering::default(),
-            reopening: Reopening::default(),
             superseded: Vec::new(),
             awaiting_connect: AwaitingConnect::default(),
             unchecked: Vec::new(),

@@ -17,6 +17,8 @@ use crate::clients::{
     Together, key_of,
 };
 use crate::connect::refused::{Cause, RefusedLogin};
+use crate::drain::Drain;
+use crate::end::Ends;
 use crate::inbox::Inboxes;
 use crate::inspect::answer as inspect;
 use crate::inspect::view::View;
@@ -25,9 +27,8 @@ use crate::peers::PeerEvent;
 use crate::pending::Answer;
 use crate::publish::on_behalf as publish_on_behalf;
 use crate::publish::retained_order::ToOwner;
+use crate::reopening::LeaderChange;
 use crate::rim::Rim;
-use crate::session::new_leaders;
-use crate::session::reopening::LeaderChange;
 use crate::stats::ClosedBeforeConnect;
 use crate::subscribe::on_behalf;
 use crate::traffic::{Amount, Bytes, Messages};
@@ -208,7 +209,9 @@ impl<R: Rim> Service for ClientLoop<R> {
             mqtt_session::Transmit::Idle => Transmit::Idle,
             mqtt_session::Transmit::More => Transmit::More,
             mqtt_session::Transmit::Close => {
-                self.detach(io, key);
+                let (parts, mut turn) = self.turn(io);
+                let below = (&mut parts.linger, &mut parts.backpressure);
+                Ends::handle_closed(&mut turn, below, key);
                 self.carry_out(io);
                 Transmit::Close
             }
@@ -226,8 +229,12 @@ impl<R: Rim> Service for ClientLoop<R> {
             if let Some(client) = self.clients.get(key) {
                 self.base.log_lost(io, client, &cause);
             }
-            self.handle_kept(io, key, true);
-            self.detach(io, key);
+            if !self.abandon(io, key) {
+                self.handle_kept(io, key, true);
+                let (parts, mut turn) = self.turn(io);
+                let below = (&mut parts.linger, &mut parts.backpressure);
+                Ends::handle_closed(&mut turn, below, key);
+            }
         } else {
             let source = self.base.source_of(io, connection);
             self.base
@@ -251,7 +258,10 @@ impl<R: Rim> Service for ClientLoop<R> {
     fn timer(&mut self, io: &mut impl Connections<LoopMessage>, timer: u64) {
         self.base.expect_no_effects();
         match Timer::from_bits(timer) {
-            Some(Timer::Session(key)) => self.session_deadline(io, key),
+            Some(Timer::Session(key)) => {
+                let (_, mut turn) = self.turn(io);
+                Ends::handle_deadline(&mut turn, key);
+            }
             Some(Timer::Connect(connection)) if io.tag(connection) == Some(0) => {
                 tracing::debug!(
                     peer = io.peer(connection).map(tracing::field::display),
@@ -318,12 +328,15 @@ impl<R: Rim> Service for ClientLoop<R> {
             Some(Timer::Deliveries) => self.go_on_delivering(io),
             Some(Timer::Members) => self.look_for_members(io),
             Some(Timer::TakeOver(id)) => self.end_take_over(io, id),
-            Some(Timer::Leaving(id)) => self.end_leaving(io, id),
+            Some(Timer::Leaving(id)) => Ends::handle_timer(&mut self.base, io, id),
             Some(Timer::Linger(key)) => {
                 let (parts, mut turn) = self.turn(io);
                 parts.linger.handle_timer(&mut turn, key);
             }
-            Some(Timer::Leaders) => new_leaders::go_on(self, io),
+            Some(Timer::Leaders) => {
+                let (parts, mut turn) = self.turn(io);
+                parts.reopening.handle_timer(&mut turn);
+            }
             Some(Timer::Connect(_)) | None => {}
         }
         self.carry_out(io);
@@ -387,7 +400,9 @@ impl<R: Rim> Service for ClientLoop<R> {
                 elsewhere,
                 done,
             } => {
-                self.send_away(io, (&permits, why), elsewhere.as_deref());
+                let (_, mut turn) = self.turn(io);
+                let elsewhere = elsewhere.as_deref();
+                Drain::handle_send_away(&mut turn, (&permits, why), elsewhere);
                 drop(done);
             }
             LoopMessage::Spread(advice) => {
@@ -429,7 +444,8 @@ impl<R: Rim> ClientLoop<R> {
             PeerEvent::Registered(answers) => self.registered(io, answers),
             PeerEvent::RegisterAgain(shards) => {
                 let changes = shards.iter().map(|shard| LeaderChange::OfSessions(*shard));
-                new_leaders::begin(self, io, changes);
+                let (parts, mut turn) = self.turn(io);
+                parts.reopening.handle_leaders(&mut turn, changes);
             }
             PeerEvent::CloseOlder(asker, older) => self.close_older(io, asker, older, false),
             PeerEvent::ClosedElsewhere(token, told) => self.closed_elsewhere(io, token, told),

@@ -1,7 +1,7 @@
 //! What becomes of the routes of a session in each state with each thing that happens to it.
 
 use mqtt_proto::{QoS, SubscriptionOptions};
-use mqtt_session::{PacketIdSet, Subscription};
+use mqtt_session::Subscription;
 use net_api::Key;
 use store_state::api::Failure;
 use store_state::inbox::InboxReply;
@@ -10,7 +10,7 @@ use super::asked::Asked;
 use super::begin::Span;
 use super::{Led, Linger};
 use crate::backpressure::hold::Backpressure;
-use crate::inbox::{Attachment, Came, Epoch, InboxNumber, Inboxes, Sequence};
+use crate::inbox::{Came, Epoch, Inboxes};
 use crate::pending::{Answer, Pending};
 use crate::rights::authorize::Rights;
 use crate::tests::bench::{Bench, delivery};
@@ -253,18 +253,7 @@ impl Machine for Script {
     fn in_state(state: State) -> Self {
         let mut bench = Bench::with(|_| {});
         bench.base.node.rim.store.state().waits = true;
-        let holder = bench.connect_durable("a");
-        let attachment = Attachment {
-            epoch: EPOCH,
-            number: InboxNumber(1),
-            incarnation: Epoch(1),
-            present: false,
-            sent: Sequence(1),
-            first: Sequence(1),
-            received: PacketIdSet::new(),
-            repeated: PacketIdSet::new(),
-        };
-        Inboxes::handle_attached(&bench.base, &mut bench.clients, holder, attachment);
+        let holder = bench.connect_attached("a", EPOCH);
         let all = (0..MANY).map(|number| Subscription {
             filter: format!("f/{number:03}").into(),
             options: SubscriptionOptions::default(),

@@ -1,21 +1,20 @@
 //! What becomes of a client when rules change, in each state with each thing that happens to it.
 
 use authorization::{Effect as Verdict, Rules};
-use mqtt_proto::{Packet, ProtocolVersion};
-use mqtt_session::PacketIdSet;
+use mqtt_proto::SubscriptionOptions;
+use mqtt_session::Subscription;
 use net_api::Key;
 use store_state::api::Failure;
 use store_state::inbox::InboxReply;
 
 use super::Rejudge;
-use crate::inbox::{Attachment, Epoch, InboxNumber, Inboxes, Sequence};
+use crate::inbox::Epoch;
 use crate::pending::{Answer, Pending};
 use crate::retained::replay::Replays;
 use crate::rights::access::Authorization;
 use crate::rights::authorize::Rights;
-use crate::subscribe::grant::{Below, Subscriptions};
+use crate::subscribe::grant::Below;
 use crate::tests::bench::Bench;
-use crate::tests::packets;
 use crate::tests::table::{Machine, Transition, walk};
 use crate::turn::Effect;
 
@@ -90,7 +89,7 @@ impl Script {
     fn with(is_durable: bool, subscriptions: usize) -> Self {
         let mut bench = Bench::with(|_| {});
         let client = match is_durable {
-            true => bench.connect_durable("a"),
+            true => bench.connect_attached("a", Epoch(1)),
             false => bench.connect("a"),
         };
         let mut script = Self {
@@ -100,27 +99,7 @@ impl Script {
             replays: Replays::default(),
             client,
         };
-        for number in 0..subscriptions {
-            script.subscribe(&format!("t/{number}"));
-        }
-        if is_durable {
-            let attachment = Attachment {
-                epoch: Epoch(1),
-                number: InboxNumber(1),
-                incarnation: Epoch(1),
-                present: false,
-                sent: Sequence(1),
-                first: Sequence(1),
-                received: PacketIdSet::new(),
-                repeated: PacketIdSet::new(),
-            };
-            Inboxes::handle_attached(
-                &script.bench.base,
-                &mut script.bench.clients,
-                client,
-                attachment,
-            );
-        }
+        script.add_subscriptions(subscriptions);
         if !is_durable {
             // What a durable session gets comes from its inbox.
             script.bench.queue(client, "queued");
@@ -130,17 +109,15 @@ impl Script {
         script
     }
 
-    fn subscribe(&mut self, filter: &str) {
-        let frame = packets::packet(ProtocolVersion::V5, &["SUBSCRIBE", "#1", filter, "1"]);
-        let Ok(Packet::Subscribe(of)) = Packet::decode(&frame, ProtocolVersion::V5) else {
-            panic!("it is a SUBSCRIBE");
-        };
-        let mut below = Below {
-            rights: &mut self.rights,
-            replays: &mut self.replays,
-        };
-        let turn = &mut self.bench.turn();
-        Subscriptions::handle_subscribe(turn, &mut below, self.client, &of);
+    fn add_subscriptions(&mut self, count: usize) {
+        let all = (0..count).map(|number| Subscription {
+            filter: format!("t/{number}").into(),
+            options: SubscriptionOptions::default(),
+            id: None,
+            group: None,
+        });
+        let client = self.bench.clients.get_mut(self.client).unwrap();
+        client.session.add_subscriptions(all.collect());
     }
 
     fn timer(&mut self) {

@@ -1,6 +1,3 @@
-//! Sessions that the store keeps, and the end of connections and sessions.
+//! What is remembered of sessions that the store keeps.
 
-pub(crate) mod end;
-pub(crate) mod new_leaders;
-pub(crate) mod reopening;
 pub(crate) mod unreleased;

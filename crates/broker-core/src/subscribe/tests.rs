@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use mqtt_proto::{Packet, PacketType, ProtocolVersion, SubscriptionOptions};
-use mqtt_session::PacketIdSet;
 use net_api::{Key, Next};
 use store_state::api::Failure;
 use store_state::inbox::{InboxReply, StoredSubscription};
@@ -12,7 +11,7 @@ use super::asked::{Change, ChangeSubscription, Changed};
 use super::grant::{Below, Subscriptions};
 use super::on_behalf;
 use super::waiting::Asked;
-use crate::inbox::{Attachment, Epoch, InboxNumber, Inboxes, Sequence};
+use crate::inbox::Epoch;
 use crate::pending::{Answer, Pending};
 use crate::retained::replay::Replays;
 use crate::rights::authorize::Rights;
@@ -156,22 +155,9 @@ impl Script {
         let mut bench = Bench::with(|_| {});
         bench.base.node.rim.store.state().waits = true;
         let client = match is_durable {
-            true => bench.connect_durable("a"),
+            true => bench.connect_attached("a", Epoch(1)),
             false => bench.connect("a"),
         };
-        if is_durable {
-            let attachment = Attachment {
-                epoch: Epoch(1),
-                number: InboxNumber(1),
-                incarnation: Epoch(1),
-                present: false,
-                sent: Sequence(1),
-                first: Sequence(1),
-                received: PacketIdSet::new(),
-                repeated: PacketIdSet::new(),
-            };
-            Inboxes::handle_attached(&bench.base, &mut bench.clients, client, attachment);
-        }
         let mut script = Self {
             bench,
             rights: Rights::default(),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mqtt_proto::{Connect, MessageBody, Packet, ProtocolVersion, QoS};
 use mqtt_session::{
-    Accepted, ApplicationMessage, Delivery, Policy, Restored, Session, SubscriptionIdSet, Timestamp,
+    Accepted, ApplicationMessage, Delivery, PacketIdSet, Policy, Restored, Session,
+    SubscriptionIdSet, Timestamp,
 };
 use net_api::{Key, Kind};
 
@@ -13,6 +14,7 @@ use super::packets;
 use super::process::{Process, START_MS};
 use super::world::settings;
 use crate::clients::{BetweenLoops, Client, Clients, FromLoop, LoopMessage, Timer};
+use crate::inbox::{Attachment, Epoch, InboxNumber, Inboxes, Sequence};
 use crate::node::{Node, NodeOptions};
 use crate::settings::Settings;
 use crate::turn::{Base, Effect, Turn};
@@ -81,7 +83,24 @@ impl Bench {
         })
     }
 
-    fn connect_with(
+    /// The same, attached to its inbox.
+    pub(crate) fn connect_attached(&mut self, client_id: &str, epoch: Epoch) -> Key {
+        let key = self.connect_durable(client_id);
+        let attachment = Attachment {
+            epoch,
+            number: InboxNumber(1),
+            incarnation: Epoch(1),
+            present: false,
+            sent: Sequence(1),
+            first: Sequence(1),
+            received: PacketIdSet::new(),
+            repeated: PacketIdSet::new(),
+        };
+        Inboxes::handle_attached(&self.base, &mut self.clients, key, attachment);
+        key
+    }
+
+    pub(crate) fn connect_with(
         &mut self,
         client_id: &str,
         words: &[&str],

@@ -11,7 +11,6 @@ mod log;
 mod sources;
 mod spread;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use authorization::Action;
@@ -38,6 +37,7 @@ use crate::stats::BrokerStats;
 pub(crate) use drained::Drained;
 use drained::policy_with;
 pub(crate) use effect::Effect;
+use effect::Effects;
 pub(crate) use log::version_name;
 pub(crate) use sources::judged;
 pub(crate) use spread::Spread;
@@ -63,8 +63,8 @@ pub(crate) struct Base<R: Rim> {
     pub(crate) drained: Option<Drained>,
     /// Some clients are, because this node has more than its share.
     pub(crate) spread: Spread,
-    /// What is to be done when what is being handled has been handled; empty between calls.
-    effects: VecDeque<Effect>,
+    /// What is to be done when what is being handled has been handled.
+    effects: Effects,
 }
 
 /// What a part works with while it handles something.
@@ -94,7 +94,7 @@ impl<R: Rim> Base<R> {
             closing: false,
             drained: None,
             spread: Spread::default(),
-            effects: VecDeque::new(),
+            effects: Effects::default(),
             node,
         }
     }
@@ -107,7 +107,7 @@ impl<R: Rim> Base<R> {
 
     /// Has something done that lies above the part that asks for it.
     pub(crate) fn add(&mut self, effect: Effect) {
-        self.effects.push_back(effect);
+        self.effects.add(effect);
     }
 
     /// Has a client disconnected.
@@ -132,7 +132,7 @@ impl<R: Rim> Base<R> {
     /// What is to be done next.
     #[inline]
     pub(crate) fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.effects.next()
     }
 
     pub(crate) fn session_key(&self, key: Key) -> SessionKey {

@@ -17,7 +17,7 @@
 //!
 //! Invariant: there are at most as many changes as there are shards.
 //!
-//! Deliberately absent: what a visit does (`new_leaders.rs`).
+//! Deliberately absent: what a visit does (`mod.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -53,13 +53,13 @@ struct Slot(u32);
 
 /// The walk around the clients of a loop.
 #[derive(Debug, Default)]
-pub(crate) struct Reopening {
+pub(super) struct Walk {
     position: Position,
     /// Where the walk has been all the way around for a change.
     ends: BTreeMap<LeaderChange, Position>,
 }
 
-impl Reopening {
+impl Walk {
     /// A leader has changed. Whether the walk begins by that: it was idle.
     pub(super) fn handle_change(&mut self, change: LeaderChange) -> bool {
         let begins = !self.is_under_way();
@@ -116,20 +116,15 @@ mod tests {
     const B: LeaderChange = LeaderChange::OfSessions(3);
 
     /// Visits so many parts; the slots that are visited for a change.
-    fn visit(
-        reopening: &mut Reopening,
-        change: LeaderChange,
-        slots: u32,
-        parts: usize,
-    ) -> Vec<u32> {
+    fn visit(walk: &mut Walk, change: LeaderChange, slots: u32, parts: usize) -> Vec<u32> {
         let mut visited = Vec::new();
         for _ in 0..parts {
-            let Some(part) = reopening.handle_next(slots) else {
-                assert!(!reopening.is_under_way());
+            let Some(part) = walk.handle_next(slots) else {
+                assert!(!walk.is_under_way());
                 break;
             };
             assert!(part.len() <= SLOTS as usize);
-            if reopening.is_visited_for(change) {
+            if walk.is_visited_for(change) {
                 visited.extend(part);
             }
         }
@@ -139,71 +134,67 @@ mod tests {
     #[test]
     fn all_slots_are_visited_once() {
         for slots in [0, 1, SLOTS - 1, SLOTS, SLOTS + 1, 10 * SLOTS, 1_000] {
-            let mut reopening = Reopening::default();
+            let mut walk = Walk::default();
             // Wherever it begins.
             for _ in 0..2 {
-                assert!(reopening.handle_change(A));
-                let visited = visit(&mut reopening, A, slots, usize::MAX);
+                assert!(walk.handle_change(A));
+                let visited = visit(&mut walk, A, slots, usize::MAX);
                 assert!(visited.into_iter().eq(0..slots), "{slots}");
-                assert!(!reopening.is_under_way());
-                assert!(!reopening.is_visited_for(A));
+                assert!(!walk.is_under_way());
+                assert!(!walk.is_visited_for(A));
             }
         }
     }
 
     #[test]
     fn a_change_of_the_same_shard_begins_again_where_the_walk_is() {
-        let mut reopening = Reopening::default();
-        assert!(reopening.handle_change(A));
+        let mut walk = Walk::default();
+        assert!(walk.handle_change(A));
         let slots = 5 * SLOTS;
-        assert!(
-            visit(&mut reopening, A, slots, 2)
-                .into_iter()
-                .eq(0..2 * SLOTS)
-        );
-        assert!(!reopening.handle_change(A));
-        let visited = visit(&mut reopening, A, slots, usize::MAX);
+        assert!(visit(&mut walk, A, slots, 2).into_iter().eq(0..2 * SLOTS));
+        assert!(!walk.handle_change(A));
+        let visited = visit(&mut walk, A, slots, usize::MAX);
         let expected = (2 * SLOTS..slots).chain(0..2 * SLOTS);
         assert!(visited.into_iter().eq(expected));
     }
 
     #[test]
     fn a_change_of_another_shard_is_done_in_the_same_walk() {
-        let mut reopening = Reopening::default();
+        let mut walk = Walk::default();
         let slots = 5 * SLOTS;
-        assert!(reopening.handle_change(A));
-        visit(&mut reopening, A, slots, 2);
-        assert!(!reopening.handle_change(B));
-        let visited = visit(&mut reopening, B, slots, 3);
+        assert!(walk.handle_change(A));
+        visit(&mut walk, A, slots, 2);
+        assert!(!walk.handle_change(B));
+        let visited = visit(&mut walk, B, slots, 3);
         assert!(visited.into_iter().eq(2 * SLOTS..slots));
         // The first change is done, and not visited for any more.
-        assert!(reopening.is_under_way());
-        assert_eq!(visit(&mut reopening, A, slots, 1), [0; 0]);
-        let visited = visit(&mut reopening, B, slots, usize::MAX);
+        assert!(walk.is_under_way());
+        assert_eq!(visit(&mut walk, A, slots, 1), [0; 0]);
+        let visited = visit(&mut walk, B, slots, usize::MAX);
         assert!(visited.into_iter().eq(SLOTS..2 * SLOTS));
-        assert!(reopening.handle_change(B));
+        assert!(walk.handle_change(B));
     }
 
     #[test]
     fn changes_that_never_cease_keep_nobody_waiting() {
-        let mut reopening = Reopening::default();
+        let mut walk = Walk::default();
         let slots = 3 * SLOTS;
         let mut visited = Vec::new();
         for _ in 0..3 {
-            reopening.handle_change(A);
-            visited.extend(visit(&mut reopening, A, slots, 1));
+            walk.handle_change(A);
+            visited.extend(visit(&mut walk, A, slots, 1));
         }
         assert!(visited.into_iter().eq(0..slots));
     }
 
     #[test]
     fn slots_that_are_added_meanwhile_leave_out_none_of_the_others() {
-        let mut reopening = Reopening::default();
-        reopening.handle_change(A);
-        visit(&mut reopening, A, 4 * SLOTS, 2);
-        reopening.handle_change(A);
-        let mut visited = visit(&mut reopening, A, 8 * SLOTS, 3);
-        visited.extend(visit(&mut reopening, A, 9 * SLOTS, usize::MAX));
+        let mut walk = Walk::default();
+        walk.handle_change(A);
+        visit(&mut walk, A, 4 * SLOTS, 2);
+        walk.handle_change(A);
+        let mut visited = visit(&mut walk, A, 8 * SLOTS, 3);
+        visited.extend(visit(&mut walk, A, 9 * SLOTS, usize::MAX));
         visited.sort_unstable();
         assert!(visited.into_iter().eq(0..9 * SLOTS));
     }
