@@ -6,8 +6,8 @@
 //!
 //! `effects.rs`: what parts want done. `events.rs`: what the store tells. `redispatched.rs`: who gets what sessions have left. `answers.rs`: what goes on with its answers. `frames.rs`: bytes to packets, and packets to what handles them. `service.rs`:
 //! what else happens to a loop. What all parts stand on is in `turn` and `clients`. The rest of a loop's methods stand with
-//! their subjects: `connect`, `publish`, `subscribe`, `shared`, `retained`, `session`, `rights`, `backpressure`, `drain`,
-//! `will`; what these remember stands beside them, in files that know nothing of the loop.
+//! their subjects: `connect`, `publish`, `shared`, `inspect`; what these remember stands beside them, in files that know
+//! nothing of the loop.
 
 mod answers;
 mod effects;
