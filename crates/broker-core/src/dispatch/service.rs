@@ -115,6 +115,8 @@ impl<R: Rim> Service for ClientLoop<R> {
     ) -> Received {
         self.base.expect_no_effects();
         let received = self.frames(io, connection, bytes);
+        // A connection that was closed for what its client did.
+        self.carry_out(io);
         if let Some(key) = key_of(io, connection) {
             Inboxes::handle_acknowledged(&mut self.base, &mut self.clients, key);
         }

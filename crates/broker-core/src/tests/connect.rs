@@ -86,6 +86,8 @@ fn a_second_connect_ends_the_connection() {
         a CONNECT
             a DISCONNECT 0x82
             a is closed
+        a connects
+            a CONNACK 0x00
         ",
     );
 }
