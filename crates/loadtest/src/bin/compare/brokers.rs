@@ -1,7 +1,8 @@
 //! Starting and stopping the brokers that are compared.
 //!
 //! Invariant: a broker lives as long as its [`Running`]. All are configured alike: anonymous clients, no
-//! persistence, no `$SYS` topics, no rate limit, warnings only in the log.
+//! persistence, no `$SYS` topics, no rate limit, warnings only in the log. HeraldMQ, which keeps sessions by
+//! default, begins with an empty data folder each time.
 
 use std::fs::File;
 use std::io;
@@ -29,10 +30,17 @@ pub(crate) enum Which {
     Mosquitto,
     /// The built-in relay: the same reads and writes without MQTT.
     Relay,
+    /// The same, which writes publications to a file and syncs it before it forwards and acknowledges them.
+    SyncedRelay,
 }
 
 impl Which {
-    pub(crate) const ALL: [Self; 3] = [Self::Heraldmq, Self::Mosquitto, Self::Relay];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Heraldmq,
+        Self::Mosquitto,
+        Self::Relay,
+        Self::SyncedRelay,
+    ];
 }
 
 impl std::fmt::Display for Which {
@@ -41,6 +49,7 @@ impl std::fmt::Display for Which {
             Self::Heraldmq => "heraldmq",
             Self::Mosquitto => "mosquitto",
             Self::Relay => "relay",
+            Self::SyncedRelay => "synced-relay",
         })
     }
 }
@@ -116,9 +125,15 @@ impl Launcher {
         Ok(match which {
             Which::Heraldmq => {
                 std::fs::write(&config, heraldmq_config(port))?;
+                // Sessions of an earlier round would get what this one publishes.
+                let data = self.folder.join("data");
+                match std::fs::remove_dir_all(&data) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
                 let mut command = Command::new(&self.heraldmq);
                 command.arg("serve").arg("--config").arg(config);
-                command.arg("--data-dir").arg(self.folder.join("data"));
+                command.arg("--data-dir").arg(data);
                 command
             }
             Which::Mosquitto => {
@@ -130,6 +145,12 @@ impl Launcher {
             Which::Relay => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.arg("relay").arg(port.to_string());
+                command
+            }
+            Which::SyncedRelay => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg("relay").arg(port.to_string());
+                command.arg("--journal").arg(self.folder.join("journal"));
                 command
             }
         })

@@ -87,13 +87,20 @@ enum Part {
     },
     /// The relay that is measured beside the brokers.
     #[command(hide = true)]
-    Relay { port: u16 },
+    Relay {
+        port: u16,
+        /// Write publications here and sync before they are forwarded and acknowledged.
+        #[arg(long, value_name = "FILE")]
+        journal: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Some(Part::Relay { port }) => relay::run(port).map_err(Failure::from),
+        Some(Part::Relay { port, journal }) => {
+            relay::run(port, journal.as_deref()).map_err(Failure::from)
+        }
         Some(Part::Loop { relay, load }) => clients::bare_loop(&load, relay).map_err(Failure::from),
         Some(Part::Tool {
             load,
@@ -140,10 +147,7 @@ fn compare(cli: &Cli) -> Result<(), Failure> {
     let mut launcher = Launcher::new(&cli.heraldmq, &cli.mosquitto, cli.port)?;
     let mut cells = Vec::new();
     for row in &rows {
-        let brokers = cli
-            .brokers
-            .iter()
-            .filter(|&&broker| broker != Which::Relay || row.suits_relay());
+        let brokers = cli.brokers.iter().filter(|&&broker| row.suits(broker));
         cells.extend(brokers.map(|&broker| Cell {
             row: *row,
             broker,

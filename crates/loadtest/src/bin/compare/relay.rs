@@ -5,10 +5,15 @@
 //! connections that subscribed to the topic of its first PUBLISH. At QoS 1 it acknowledges each PUBLISH
 //! it reads, and swallows what subscribers send. So it is right for one topic per publisher, QoS 0 and
 //! 1, MQTT before 5.0, filters without wildcards; and only for those.
+//!
+//! With a journal it is the baseline of what is durable: the publications of all connections that one return of
+//! epoll_wait(2) has told of are appended to a file, synced once, and forwarded and acknowledged afterwards.
 
 use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -31,16 +36,34 @@ struct Connection {
 struct Relay {
     connections: Vec<Option<Connection>>,
     subscribers: HashMap<String, Vec<usize>>,
+    journal: Option<Journal>,
+}
+
+/// What is written to a file before anybody hears of it.
+struct Journal {
+    file: File,
+    /// What the next write appends.
+    unwritten: Vec<u8>,
+    /// What follows the sync, by the connection that it goes to.
+    held: Vec<(usize, Vec<u8>)>,
 }
 
 /// Serves until the process is killed.
-pub(crate) fn run(port: u16) -> io::Result<()> {
+pub(crate) fn run(port: u16, journal: Option<&Path>) -> io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
     poll.registry()
         .register(&mut listener, LISTENER, Interest::READABLE)?;
     let mut events = Events::with_capacity(1024);
     let mut relay = Relay::default();
+    if let Some(path) = journal {
+        let mut options = OpenOptions::new();
+        relay.journal = Some(Journal {
+            file: options.create(true).write(true).truncate(true).open(path)?,
+            unwritten: Vec::new(),
+            held: Vec::new(),
+        });
+    }
     let mut buffer = vec![0; 2 * CHUNK];
     loop {
         match poll.poll(&mut events, None) {
@@ -60,6 +83,7 @@ pub(crate) fn run(port: u16) -> io::Result<()> {
                 relay.connections[index] = None;
             }
         }
+        relay.sync()?;
     }
 }
 
@@ -156,8 +180,15 @@ impl Relay {
         }
         if publishes {
             let receivers = self.connections[index].as_mut()?.receivers.take()?;
-            for &receiver in &receivers {
-                self.write(receiver, &bytes[..whole]);
+            if let Some(journal) = &mut self.journal {
+                journal.unwritten.extend_from_slice(&bytes[..whole]);
+                let forwarded = |&receiver: &usize| (receiver, bytes[..whole].to_vec());
+                journal.held.extend(receivers.iter().map(forwarded));
+                journal.held.push((index, std::mem::take(&mut answers)));
+            } else {
+                for &receiver in &receivers {
+                    self.write(receiver, &bytes[..whole]);
+                }
             }
             self.connections[index].as_mut()?.receivers = Some(receivers);
         }
@@ -165,6 +196,23 @@ impl Relay {
             self.write(index, &answers);
         }
         Some(whole)
+    }
+
+    /// Appends what was published since the last call, syncs it, and then forwards and acknowledges it.
+    fn sync(&mut self) -> io::Result<()> {
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
+        if journal.unwritten.is_empty() {
+            return Ok(());
+        }
+        journal.file.write_all(&journal.unwritten)?;
+        journal.file.sync_data()?;
+        journal.unwritten.clear();
+        for (index, bytes) in std::mem::take(&mut journal.held) {
+            self.write(index, &bytes);
+        }
+        Ok(())
     }
 
     fn find_receivers(&mut self, index: usize, topic: &[u8]) {

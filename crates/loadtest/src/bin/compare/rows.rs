@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use host::{Cpu, Process};
+use host::{Cpu, Process, Waits};
 use loadtest::workload::{Activity, Login, Messages, Pace, Part};
 use loadtest::{
     Engine, EngineError, Outcome, Share, Target, Topology, Totals, Workload, monotonic_ns,
@@ -97,6 +97,7 @@ const MESSAGES: &[Column] = &[
     Column::fault("reordered"),
     Column::new("tool µs/msg", 2),
     Column::new("tool lag p99 µs", 0),
+    Column::new("waits/msg", 2),
 ];
 
 const CONNECTIONS: &[Column] = &[
@@ -131,11 +132,21 @@ pub(crate) enum Row {
     Closed(QoS),
     FanOut(QoS),
     Shared,
+    Durable(Rate),
     Idle,
 }
 
+/// How many durable messages come in each second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rate {
+    /// 1,000: most messages have a sync of their own.
+    Low,
+    /// 5,000: several share one.
+    Middle,
+}
+
 impl Row {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Pairs(QoS::AtMostOnce),
         Self::Pairs(QoS::AtLeastOnce),
         Self::Closed(QoS::AtMostOnce),
@@ -143,6 +154,8 @@ impl Row {
         Self::FanOut(QoS::AtMostOnce),
         Self::FanOut(QoS::AtLeastOnce),
         Self::Shared,
+        Self::Durable(Rate::Low),
+        Self::Durable(Rate::Middle),
         Self::Idle,
     ];
 
@@ -155,6 +168,8 @@ impl Row {
             Self::FanOut(QoS::AtMostOnce) => "fanout-qos0",
             Self::FanOut(_) => "fanout-qos1",
             Self::Shared => "shared-qos1",
+            Self::Durable(Rate::Low) => "durable-1k",
+            Self::Durable(Rate::Middle) => "durable-5k",
             Self::Idle => "idle",
         }
     }
@@ -168,6 +183,8 @@ impl Row {
             Self::FanOut(QoS::AtMostOnce) => "1 to 1,000, 10/s, QoS 0",
             Self::FanOut(_) => "1 to 1,000, 10/s, QoS 1",
             Self::Shared => "200 to 10 shared, 5,000/s, QoS 1",
+            Self::Durable(Rate::Low) => "50 durable pairs, 1,000/s, QoS 1",
+            Self::Durable(Rate::Middle) => "50 durable pairs, 5,000/s, QoS 1",
             Self::Idle => "idle, one subscription, 5,000 to 15,000",
         }
     }
@@ -179,9 +196,15 @@ impl Row {
         }
     }
 
-    /// Whether the relay can do it, and its figure would mean anything.
-    pub(crate) fn suits_relay(self) -> bool {
-        !matches!(self, Self::Shared | Self::Idle)
+    /// Whether a broker can do it, and its figure would mean anything. Mosquitto acknowledges before it writes, so durable
+    /// rows are not for it.
+    pub(crate) fn suits(self, which: Which) -> bool {
+        match which {
+            Which::Heraldmq => true,
+            Which::Mosquitto => !matches!(self, Self::Durable(_)),
+            Which::Relay => !matches!(self, Self::Shared | Self::Durable(_) | Self::Idle),
+            Which::SyncedRelay => matches!(self, Self::Durable(_)),
+        }
     }
 
     fn workload(self) -> Workload {
@@ -218,6 +241,14 @@ impl Row {
                     },
                 )
             }
+            Self::Durable(rate) => {
+                let per_second = match rate {
+                    Rate::Low => 1_000.0,
+                    Rate::Middle => 5_000.0,
+                };
+                let topology = Topology::Pairs { pairs: 50 };
+                (topology, QoS::AtLeastOnce, Pace::Open { per_second })
+            }
             Self::Idle => {
                 let topology = Topology::Idle {
                     connections: MANY_CONNECTIONS,
@@ -230,7 +261,7 @@ impl Row {
             payload_len: 32,
             qos,
             pace,
-            clean_session: true,
+            clean_session: !matches!(self, Self::Durable(_)),
             retain: false,
             read_rate: None,
         };
@@ -300,6 +331,7 @@ fn measure_messages(
         faults.reordered as f64,
         us_per_message(spent.tool.total()),
         due_to_sent.value_at_quantile(0.99) as f64 / 1e3,
+        spent.waits as f64 / delivered,
     ])
 }
 
@@ -335,6 +367,8 @@ struct Usage {
 struct Spent {
     broker: Cpu,
     tool: Cpu,
+    /// How often threads of the broker gave up their core to wait.
+    waits: u64,
 }
 
 impl Usage {
@@ -351,6 +385,12 @@ impl Usage {
         Ok(Spent {
             broker: broker.cpu()?,
             tool: Process::own().cpu()?,
+            waits: broker
+                .threads()?
+                .iter()
+                .filter_map(|thread| thread.waits)
+                .map(|Waits(waits)| waits)
+                .sum(),
         })
     }
 
@@ -360,6 +400,7 @@ impl Usage {
         let spent = Spent {
             broker: now.broker - self.before.broker,
             tool: now.tool - self.before.tool,
+            waits: now.waits.saturating_sub(self.before.waits),
         };
         Ok((spent, elapsed))
     }
