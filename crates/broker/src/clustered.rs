@@ -685,6 +685,10 @@ impl Carrier for BrokerLinks {
         self.0.cluster().send(to, Channel::Data, bytes)
     }
 
+    fn send_at_once(&self, to: u64, bytes: Bytes) -> bool {
+        self.0.cluster().send_at_once(to, Channel::Data, bytes)
+    }
+
     fn queued_bytes(&self, to: u64) -> usize {
         self.0.cluster().queued_bytes(to, Channel::Data)
     }

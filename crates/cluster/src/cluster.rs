@@ -130,6 +130,16 @@ impl Cluster {
         self.shared.peers.send(to, channel, Frame::message(bytes))
     }
 
+    /// The same as [`Cluster::send`], but the calling thread writes the bytes to the socket if nothing waits, nobody else
+    /// writes, and the connection is not encrypted: one system call, which does not wait, instead of a wake-up of the
+    /// cluster's thread. What the socket does not take, and more than 32 KiB, is left to that thread. For whoever has
+    /// collected what belongs together; many short messages are better given to [`Cluster::send`], which writes them
+    /// together. From any thread; the bytes keep their order with those of [`Cluster::send`].
+    pub fn send_at_once(&self, to: u64, channel: Channel, bytes: Bytes) -> bool {
+        let frame = Frame::message(bytes);
+        self.shared.peers.send_at_once(to, channel, frame)
+    }
+
     /// The version of the protocol that was agreed on with a node, for what is sent to it. `None`: there is no
     /// connection.
     #[must_use]

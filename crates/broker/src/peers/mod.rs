@@ -24,6 +24,9 @@ pub(crate) trait Carrier: Send + Sync + 'static {
     /// lost; they may also be lost later, when the connection breaks.
     fn send(&self, to: NodeId, bytes: Bytes) -> bool;
 
+    /// The same of bytes that belong together: the calling thread may write them itself.
+    fn send_at_once(&self, to: NodeId, bytes: Bytes) -> bool;
+
     /// Bytes that wait to be sent to a node.
     fn queued_bytes(&self, to: NodeId) -> usize;
 }
@@ -39,12 +42,17 @@ impl fmt::Debug for PeerLinks {
 
 impl PeerLinks {
     /// In the version of the link. What that cannot carry is lost, as if there were no connection.
-    fn encode_and_send(&self, to: NodeId, message: impl Encode) -> bool {
+    fn encode_and_send(
+        &self,
+        to: NodeId,
+        message: impl Encode,
+        send: impl FnOnce(Bytes) -> bool,
+    ) -> bool {
         let Some(version) = self.0.version(to) else {
             return false;
         };
         match message.encode(version) {
-            Ok(bytes) => self.0.send(to, bytes),
+            Ok(bytes) => send(bytes),
             Err(violation) => {
                 tracing::error!(
                     to = format!("{to:016x}"),
@@ -59,11 +67,11 @@ impl PeerLinks {
 
 impl Links for PeerLinks {
     fn send(&self, to: NodeId, message: PeerMessage<'_>) -> bool {
-        self.encode_and_send(to, message)
+        self.encode_and_send(to, message, |bytes| self.0.send(to, bytes))
     }
 
     fn forward(&self, to: NodeId, frame: PublicationsFrame) -> bool {
-        self.encode_and_send(to, frame)
+        self.encode_and_send(to, frame, |bytes| self.0.send_at_once(to, bytes))
     }
 
     fn queued_bytes(&self, to: NodeId) -> usize {

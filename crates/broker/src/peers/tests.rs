@@ -76,6 +76,10 @@ impl Carrier for End {
         self.events.send(Event::Bytes(self.node, to, bytes)).is_ok()
     }
 
+    fn send_at_once(&self, to: NodeId, bytes: Bytes) -> bool {
+        self.send(to, bytes)
+    }
+
     fn queued_bytes(&self, _: NodeId) -> usize {
         0
     }

@@ -4,11 +4,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use rustls::pki_types::{CertificateDer, ServerName};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::links::stream::Stream;
 use crate::protocol::handshake::{Admission, Identity, Judging, Purpose};
 use crate::protocol::refusal::Failure;
 use crate::state::connect_error::ConnectError;
@@ -20,12 +21,6 @@ const STRANGER_FRAME_LIMIT: usize = 4 * 1024;
 
 /// What a verdict may have, in bytes.
 const VERDICT_LIMIT: usize = 4 * 1024 * 1024;
-
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
-/// A connection, encrypted or not.
-pub(crate) type Stream = Box<dyn Duplex>;
 
 /// A connection that this node has dialled.
 pub(crate) struct Dialled {
@@ -89,11 +84,11 @@ pub(crate) async fn dial(
 
 async fn encrypt(shared: &Shared, tcp: TcpStream, host: &str) -> io::Result<Stream> {
     let Some(tls) = &shared.tls else {
-        return Ok(Box::new(tcp));
+        return Ok(Stream::Tcp(tcp));
     };
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let connector = TlsConnector::from(tls.client.clone());
-    Ok(Box::new(connector.connect(name, tcp).await?))
+    Ok(Stream::encrypted(connector.connect(name, tcp).await?))
 }
 
 async fn greet(
@@ -142,14 +137,14 @@ async fn decrypt(
     tcp: TcpStream,
 ) -> io::Result<(Stream, Option<CertificateDer<'static>>)> {
     let Some(tls) = &shared.tls else {
-        return Ok((Box::new(tcp), None));
+        return Ok((Stream::Tcp(tcp), None));
     };
     let stream = TlsAcceptor::from(tls.server.clone()).accept(tcp).await?;
     let (_, session) = stream.get_ref();
     let shown = session.peer_certificates().and_then(<[_]>::first);
     let certificate = shown.ok_or_else(|| io::Error::other("it has shown no certificate"))?;
     let certificate = certificate.clone().into_owned();
-    Ok((Box::new(stream), Some(certificate)))
+    Ok((Stream::encrypted(stream), Some(certificate)))
 }
 
 async fn receive(

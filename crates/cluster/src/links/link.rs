@@ -10,8 +10,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use crate::links::backoff::Backoff;
-use crate::links::connect::{Dialled, Stream, dial_endpoint};
+use crate::links::connect::{Dialled, dial_endpoint};
 use crate::links::heard::{Heard, outdated, renewed, silence};
+use crate::links::stream::Stream;
 use crate::links::writer::Writer;
 use crate::options::Timings;
 use crate::protocol::channel::Channel;
@@ -107,8 +108,12 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
     let session = shared.next_session();
     link.counters.connects.fetch_add(1, Relaxed);
     link.version.store(dialled.version, Relaxed);
+    let (stream, socket) = dialled.stream.shared();
     link.outbox.open();
     shared.handler.connected(peer.node, channel, session);
+    if let Some(socket) = socket {
+        link.outbox.share(socket);
+    }
     shared.changed.notify_one();
     tracing::debug!(
         node = format_args!("{:016x}", peer.node),
@@ -121,7 +126,7 @@ async fn carry(shared: &Arc<Shared>, peer: &Peer, channel: Channel, dialled: Dia
     let reason = tokio::select! {
         reason = renewed(peer, incarnation) => reason,
         reason = outdated(&shared.versions, dialled.version) => reason,
-        reason = exchange(dialled.stream, link_io(peer, channel), &shared.clock, timings) => reason,
+        reason = exchange(stream, link_io(peer, channel), &shared.clock, timings) => reason,
     };
     tracing::debug!(
         node = format_args!("{:016x}", peer.node),
@@ -187,15 +192,19 @@ async fn drain(
 ) -> io::Error {
     let mut frames = Vec::new();
     loop {
-        if outbox.take(&mut frames).is_err() {
-            return io::Error::other("more was to be sent than may wait");
-        }
-        let result = if !frames.is_empty() {
+        let rest = match outbox.take(&mut frames) {
+            Ok(rest) => rest,
+            Err(broken) => return broken.into(),
+        };
+        let result = if !frames.is_empty() || !rest.is_empty() {
             counters.count_sent(frames.len(), frames.iter().map(Frame::size).sum());
-            writer.frames(&mut frames).await
-        } else if timeout(keep_alive, outbox.changed()).await.is_err() {
+            writer.frames(&rest, &mut frames).await
+        } else if timeout(keep_alive, outbox.changed()).await.is_ok() {
+            Ok(())
+        } else if outbox.begin_keep_alive() {
             writer.keep_alive().await
         } else {
+            // Frames go to the peer, which hears them.
             Ok(())
         };
         if let Err(error) = result {

@@ -14,10 +14,11 @@ use tokio::time::{sleep, timeout};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 
-use crate::links::connect::{Accepted, Stream, accept, write as write_handshake};
+use crate::links::connect::{Accepted, accept, write as write_handshake};
 use crate::links::heard::{Heard, outdated, renewed, silence};
 use crate::links::link;
 use crate::links::strangers::{Stranger, Strangers};
+use crate::links::stream::Stream;
 use crate::links::writer::Writer;
 use crate::protocol::channel::{Channel, Source};
 use crate::protocol::frame::{FRAME_LIMIT, Frame, Kind};

@@ -7,4 +7,5 @@ pub(crate) mod link;
 pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod strangers;
+pub(crate) mod stream;
 pub(crate) mod writer;

@@ -35,8 +35,9 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.flush().await
     }
 
-    /// Writes them all, and leaves none.
-    pub(crate) async fn frames(&mut self, frames: &mut Vec<Frame>) -> io::Result<()> {
+    /// Writes the end of a frame that was begun, and all frames, of which it leaves none.
+    pub(crate) async fn frames(&mut self, rest: &[u8], frames: &mut Vec<Frame>) -> io::Result<()> {
+        self.write(rest).await?;
         for frame in frames.drain(..) {
             frame.encode_head(&mut self.batch);
             if frame.payload.len() < COPIED {
@@ -96,7 +97,7 @@ mod tests {
         let mut writer = Writer::new(inner, STALL);
         let start = tokio::time::Instant::now();
         let mut frames = vec![Frame::message(Bytes::from(vec![0; 100]))];
-        let error = writer.frames(&mut frames).await.unwrap_err();
+        let error = writer.frames(&[], &mut frames).await.unwrap_err();
         assert_eq!(error.to_string(), "the node takes no bytes");
         assert_eq!(start.elapsed(), STALL);
     }
@@ -113,7 +114,7 @@ mod tests {
             }
         });
         let mut frames = vec![Frame::message(Bytes::from(vec![0; 100]))];
-        writer.frames(&mut frames).await.unwrap();
+        writer.frames(&[], &mut frames).await.unwrap();
         reading.await.unwrap();
     }
 
@@ -123,7 +124,7 @@ mod tests {
         let mut writer = Writer::new(inner, STALL);
         let payloads = [1, COPIED, 2, COPIED - 1].map(|length| Bytes::from(vec![7; length]));
         let mut frames = payloads.clone().map(Frame::message).to_vec();
-        writer.frames(&mut frames).await.unwrap();
+        writer.frames(&[], &mut frames).await.unwrap();
         writer.keep_alive().await.unwrap();
         drop(writer);
         let mut expected = Vec::new();

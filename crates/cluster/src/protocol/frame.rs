@@ -8,7 +8,7 @@
 //! 3  call (8)             there will be no answer
 //! ```
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 
 /// The longest frame, in bytes behind its length.
 pub(crate) const FRAME_LIMIT: usize = 64 * 1024 * 1024;
@@ -66,7 +66,7 @@ impl Frame {
     }
 
     /// Appends all but the payload.
-    pub(crate) fn encode_head(&self, into: &mut BytesMut) {
+    pub(crate) fn encode_head(&self, into: &mut impl BufMut) {
         let (kind, call) = match self.kind {
             Kind::Message => (MESSAGE, None),
             Kind::Request(call) => (REQUEST, Some(call)),
@@ -100,6 +100,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::BytesMut;
     use proptest::prelude::*;
 
     fn encoded(frame: &Frame) -> BytesMut {

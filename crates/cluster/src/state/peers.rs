@@ -24,18 +24,23 @@ impl Peers {
 
     /// From any thread. `false`: it is not sent.
     pub(crate) fn send(&self, to: u64, channel: Channel, frame: Frame) -> bool {
-        if frame.size() > FRAME_LIMIT.min(channel.queue_limit()) {
-            tracing::error!(
-                bytes = frame.size(),
-                channel = channel.name(),
-                "a message to another node is too long; it is dropped"
-            );
+        if !is_sendable(channel, &frame) {
             return false;
         }
         let peers = self.0.read();
         peers
             .get(&to)
             .is_some_and(|peer| peer.link(channel).outbox.push(frame))
+    }
+
+    /// The same, but the calling thread may write the frame itself; see `Outbox::push_or_write`.
+    pub(crate) fn send_at_once(&self, to: u64, channel: Channel, frame: Frame) -> bool {
+        // No lock of the list is held during the system call.
+        let peer = self.get(to).filter(|_| is_sendable(channel, &frame));
+        peer.is_some_and(|peer| {
+            let link = peer.link(channel);
+            link.outbox.push_or_write(frame, &link.counters)
+        })
     }
 
     /// Takes in nodes that are new in the list, and lets those go that are not there any more. Returns the new ones,
@@ -64,4 +69,16 @@ impl Peers {
     pub(crate) fn clear(&self) {
         self.0.write().clear();
     }
+}
+
+fn is_sendable(channel: Channel, frame: &Frame) -> bool {
+    let fits = frame.size() <= FRAME_LIMIT.min(channel.queue_limit());
+    if !fits {
+        tracing::error!(
+            bytes = frame.size(),
+            channel = channel.name(),
+            "a message to another node is too long; it is dropped"
+        );
+    }
+    fits
 }

@@ -14,7 +14,8 @@ use tokio::runtime::Runtime;
 use super::node::{
     DEADLINE, Net, Node, Recorder, Stranger, Told, cluster_with, eventually, try_start,
 };
-use crate::links::connect::{Stream, accept, dial, write};
+use crate::links::connect::{accept, dial, write};
+use crate::links::stream::Stream;
 use crate::protocol::frame::FRAME_LIMIT;
 use crate::protocol::handshake::{Identity, Party, Purpose};
 use crate::protocol::refusal::{Failure, Refusal};
