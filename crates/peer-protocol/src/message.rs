@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use route_exchange::Message;
+use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -109,7 +110,29 @@ impl From<Takeover> for PeerMessage<'_> {
 /// Appends a value to bytes.
 pub(crate) fn write<T: Serialize>(value: &T, to: Vec<u8>) -> Vec<u8> {
     // Postcard refuses only a sequence that does not know its length.
-    postcard::to_extend(value, to).expect("every sequence in a message knows its length")
+    postcard::serialize_with_flavor(value, Appended(to))
+        .expect("every sequence in a message knows its length")
+}
+
+/// Bytes that postcard appends to. Its own flavors copy a slice byte by byte.
+struct Appended(Vec<u8>);
+
+impl Flavor for Appended {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Self::Output> {
+        Ok(self.0)
+    }
 }
 
 /// A value that takes all of the bytes.

@@ -17,6 +17,9 @@ pub const LARGEST: usize = 32 << 20;
 /// Bytes of messages at which a frame is sent without waiting for more.
 pub const FULL_BYTES: usize = 256 * 1024;
 
+/// Room of a new frame, in bytes: for a short message.
+const FIRST_ROOM: usize = 512;
+
 /// Messages of one event loop of a peer, in the order of their publishers.
 #[derive(Clone, Debug)]
 pub struct Publications {
@@ -75,7 +78,9 @@ impl PublicationsFrame {
     /// Begins a frame of an event loop.
     #[must_use]
     pub fn new(from_loop: usize) -> Self {
-        Self(vec![Kind::Publications.tag(), from_loop as u8])
+        let mut bytes = Vec::with_capacity(FIRST_ROOM);
+        bytes.extend([Kind::Publications.tag(), from_loop as u8]);
+        Self(bytes)
     }
 
     /// Appends a message.

@@ -42,15 +42,14 @@ impl<R: Rim> ClientLoop<R> {
         once: Option<&Origin>,
         awaits: bool,
     ) {
-        if set.nodes.is_empty() {
-            return;
-        }
-        let (known, unknown): (Vec<NodeTarget>, Vec<NodeTarget>) = set
-            .nodes
-            .iter()
-            .filter(|target| self.wants(target, message))
-            .partition(|target| target.known);
-        self.forward_to(io, message, &known, publisher, || Whom::Sessions, once);
+        let always = self.base.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
+        let is_for_sessions = message.qos == QoS::AtMostOnce && !always;
+        let targets = |known: bool| {
+            let wants = move |target: &&NodeTarget| !target.qos0_only || is_for_sessions;
+            let is_known = move |target: &&NodeTarget| target.known == known;
+            set.nodes.iter().filter(is_known).filter(wants)
+        };
+        self.forward_to(io, message, targets(true), publisher, || Whom::Sessions, once);
         let served = || set.groups.iter().map(|(group, _)| group.filter().into());
         let whom = || match awaits {
             true => Whom::Sessions,
@@ -58,24 +57,20 @@ impl<R: Rim> ClientLoop<R> {
                 served: served().collect(),
             },
         };
-        self.forward_to(io, message, &unknown, publisher, whom, once);
+        self.forward_to(io, message, targets(false), publisher, whom, once);
     }
 
-    fn wants(&self, target: &NodeTarget, message: &ApplicationMessage) -> bool {
-        let always = self.base.settings.limits.policy.qos0_inbox == Qos0Inbox::Always;
-        !target.qos0_only || (message.qos == QoS::AtMostOnce && !always)
-    }
-
-    fn forward_to(
+    fn forward_to<'a>(
         &mut self,
         io: &mut impl LoopIo,
         message: &Arc<ApplicationMessage>,
-        targets: &[NodeTarget],
+        targets: impl Iterator<Item = &'a NodeTarget>,
         publisher: u64,
         whom: impl FnOnce() -> Whom,
         once: Option<&Origin>,
     ) {
-        if targets.is_empty() {
+        let mut targets = targets.peekable();
+        if targets.peek().is_none() {
             return;
         }
         let forwarded = Forwarded {
