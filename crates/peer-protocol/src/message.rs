@@ -1,8 +1,8 @@
 //! What a link carries one way.
 
 use bytes::Bytes;
-use route_exchange::Message;
 use postcard::ser_flavors::Flavor;
+use route_exchange::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -49,7 +49,14 @@ impl<R: Rim> ClientLoop<R> {
             let is_known = move |target: &&NodeTarget| target.known == known;
             set.nodes.iter().filter(is_known).filter(wants)
         };
-        self.forward_to(io, message, targets(true), publisher, || Whom::Sessions, once);
+        self.forward_to(
+            io,
+            message,
+            targets(true),
+            publisher,
+            || Whom::Sessions,
+            once,
+        );
         let served = || set.groups.iter().map(|(group, _)| group.filter().into());
         let whom = || match awaits {
             true => Whom::Sessions,
