@@ -200,16 +200,18 @@ impl Relay {
 
     /// Appends what was published since the last call, syncs it, and then forwards and acknowledges it.
     fn sync(&mut self) -> io::Result<()> {
-        let Some(journal) = &mut self.journal else {
-            return Ok(());
+        let journal = self.journal.as_mut();
+        let journal = journal.filter(|journal| !journal.unwritten.is_empty());
+        let held = match journal {
+            Some(journal) => {
+                journal.file.write_all(&journal.unwritten)?;
+                journal.file.sync_data()?;
+                journal.unwritten.clear();
+                std::mem::take(&mut journal.held)
+            }
+            None => Vec::new(),
         };
-        if journal.unwritten.is_empty() {
-            return Ok(());
-        }
-        journal.file.write_all(&journal.unwritten)?;
-        journal.file.sync_data()?;
-        journal.unwritten.clear();
-        for (index, bytes) in std::mem::take(&mut journal.held) {
+        for (index, bytes) in held {
             self.write(index, &bytes);
         }
         Ok(())

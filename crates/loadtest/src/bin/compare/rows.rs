@@ -331,7 +331,7 @@ fn measure_messages(
         faults.reordered as f64,
         us_per_message(spent.tool.total()),
         due_to_sent.value_at_quantile(0.99) as f64 / 1e3,
-        spent.waits as f64 / delivered,
+        spent.waits.0 as f64 / delivered,
     ])
 }
 
@@ -368,7 +368,7 @@ struct Spent {
     broker: Cpu,
     tool: Cpu,
     /// How often threads of the broker gave up their core to wait.
-    waits: u64,
+    waits: Waits,
 }
 
 impl Usage {
@@ -385,12 +385,14 @@ impl Usage {
         Ok(Spent {
             broker: broker.cpu()?,
             tool: Process::own().cpu()?,
-            waits: broker
-                .threads()?
-                .iter()
-                .filter_map(|thread| thread.waits)
-                .map(|Waits(waits)| waits)
-                .sum(),
+            waits: Waits(
+                broker
+                    .threads()?
+                    .iter()
+                    .filter_map(|thread| thread.waits)
+                    .map(|Waits(waits)| waits)
+                    .sum(),
+            ),
         })
     }
 
@@ -400,7 +402,7 @@ impl Usage {
         let spent = Spent {
             broker: now.broker - self.before.broker,
             tool: now.tool - self.before.tool,
-            waits: now.waits.saturating_sub(self.before.waits),
+            waits: Waits(now.waits.0.saturating_sub(self.before.waits.0)),
         };
         Ok((spent, elapsed))
     }
