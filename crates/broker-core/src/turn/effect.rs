@@ -79,6 +79,14 @@ impl Effects {
     /// Takes the next one. Those that are added from here on come before those that are left.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Effect> {
+        // This is so after nearly each packet.
+        if self.is_empty() {
+            return None;
+        }
+        self.next_of_some()
+    }
+
+    fn next_of_some(&mut self) -> Option<Effect> {
         self.behind.extend(self.added.drain(..).rev());
         self.behind.pop()
     }
