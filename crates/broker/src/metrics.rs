@@ -1111,7 +1111,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             .encode(family.encode_family(&labels)?)?;
     }
     type Pick = fn(&ShardStats) -> u64;
-    let counters: [(&str, &str, Option<&Unit>, Pick); 9] = [
+    let counters: [(&str, &str, Option<&Unit>, Pick); 10] = [
         (
             "store_forwarded",
             "Requests sent to the nodes that lead their shards, also again",
@@ -1143,6 +1143,12 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             |s| s.made_anew.0,
         ),
         (
+            "store_replicas_mended",
+            "Replicas of this node that were damaged and have taken their data from the other nodes",
+            None,
+            |s| s.mended.0,
+        ),
+        (
             "store_checkpoint_written",
             "Bytes of changes that checkpoints wrote",
             Some(&Unit::Bytes),
@@ -1156,7 +1162,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             ConstCounter::new(pick(shards)).encode(family.encode_family(&labels)?)?;
         }
     }
-    let gauges: [(&str, &str, Pick); 11] = [
+    let gauges: [(&str, &str, Pick); 12] = [
         (
             "store_answers_held",
             "New connections that this node, which leads their session shards, lets wait until wills of older connections of their clients are published",
@@ -1186,8 +1192,13 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         ),
         (
             "store_shards_stopped",
-            "Shards whose replica on this node is damaged and does not serve",
+            "Shards whose replica on this node is damaged and does not serve, and which no other node is known to serve",
             |s| s.stopped,
+        ),
+        (
+            "store_replicas_hurt",
+            "Replicas on this node that are damaged and take their data from the other nodes, which serve meanwhile",
+            |s| s.hurt.0,
         ),
         (
             "store_replicas_below_floor",

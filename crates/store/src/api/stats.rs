@@ -71,8 +71,12 @@ impl HeldBack {
 pub struct ShardStats {
     /// Shards.
     pub shards: u64,
-    /// Shards whose replica here cannot be used: its tables or its log are damaged. In a cluster other replicas may serve them.
+    /// Shards whose replica here cannot be used, and which no other node is known to serve: its tables or its log are damaged.
     pub stopped: u64,
+    /// Replicas here that are damaged, or have not received all again since; other nodes serve their shards.
+    pub hurt: Total,
+    /// Replicas here that were made anew since their tables were damaged.
+    pub mended: Total,
     /// Replicas here whose log was damaged, until the others have sent what it may lack.
     pub below_floor: Total,
     /// Batches applied.

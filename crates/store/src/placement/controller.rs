@@ -4,8 +4,8 @@
 //! replica when the node is a member no more. While this node leads, the controller also says which nodes are gone, and changes the
 //! members towards what `rules.rs` wants (`members.rs`).
 //!
-//! A replica whose tables are damaged is closed: it neither leads, votes nor acknowledges until the next start, and its log and its
-//! tables stay as they are.
+//! A replica whose tables are damaged is closed: it neither leads, votes nor acknowledges until it is made anew from what other
+//! replicas have (`mending.rs`); if there are none, its log and its tables stay as they are.
 //!
 //! Invariant: a replica that is removed has been told so by a leader, and has answered no other one since.
 
@@ -31,6 +31,7 @@ use crate::node::services::NodeServices;
 use crate::node::shutdown::stops;
 use crate::peers::member::Member;
 use crate::placement::healing::Comparisons;
+use crate::placement::mending::{Mending, OpenError};
 use crate::shard::apply::Replica;
 use crate::shard::checkpoint::{Written, checkpoint, write_checkpoint};
 use crate::shard::handle::Shard;
@@ -53,7 +54,7 @@ const HAND_OVER: Duration = Duration::from_secs(2);
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How old may be what a leader says of its members.
-const NEWS: Duration = Duration::from_secs(3);
+pub(super) const NEWS: Duration = Duration::from_secs(3);
 
 /// Looks after one shard.
 pub(crate) struct ReplicaController<M: Kind> {
@@ -75,6 +76,7 @@ pub(crate) struct ReplicaController<M: Kind> {
     /// Since when the leader has not had the replica as a member, and how often one had sent it something.
     pub(super) left_out: Option<(Instant, u64)>,
     pub(super) comparisons: Comparisons,
+    pub(super) mending: Mending,
 }
 
 /// Returns when the replicas of this node may begin.
@@ -105,6 +107,7 @@ impl<M: Kind> ReplicaController<M> {
             led_since: None,
             left_out: None,
             comparisons: Comparisons::default(),
+            mending: Mending::default(),
         }
     }
 
@@ -118,18 +121,33 @@ impl<M: Kind> ReplicaController<M> {
         self.waits = peers.is_some_and(|peers| !*peers.admitted().borrow());
         match self.waits {
             true => Ok(()),
-            false => self.recover().await,
+            false => self
+                .recover_or_mend()
+                .await
+                .map_err(|error| error.to_string()),
         }
     }
 
-    async fn recover(&mut self) -> Result<(), String> {
+    /// As [`recover`](Self::recover). A damaged table is no error if other nodes may have the shard.
+    async fn recover_or_mend(&mut self) -> Result<(), OpenError> {
+        match self.recover().await {
+            Err(OpenError::Table(what)) if self.services.known_peers.network.is_some() => {
+                self.handle_damage(what);
+                Ok(())
+            }
+            recovered => recovered,
+        }
+    }
+
+    async fn recover(&mut self) -> Result<(), OpenError> {
         let is_here = self.services.log.has_replica(self.shard.group());
         let founds = self.services.founds && self.shard.is_first() && !M::BEGINS_LATER;
         let is_founded = is_here || founds;
-        if !is_founded || self.unborn()?.is_some() {
+        if !is_founded || self.unborn().map_err(OpenError::Other)?.is_some() {
             return Ok(());
         }
-        self.leave_terms_behind().await?;
+        let left = self.leave_terms_behind().await;
+        left.map_err(OpenError::Other)?;
         // One that its log says is no member any more was to be removed when the process ended, or still is a member if that
         // was never committed: it follows, and is removed if the leader says so as well.
         let birth = match is_here && self.services.known_peers.network.is_some() {
@@ -147,9 +165,9 @@ impl<M: Kind> ReplicaController<M> {
                 // The log has an entry that needs what is damaged: it is never applied.
                 what = self.shard.damage.found() => {
                     group.shutdown().await;
-                    return Err(what);
+                    return Err(OpenError::Table(what));
                 }
-                recovered = recovered => recovered?,
+                recovered = recovered => recovered.map_err(OpenError::Other)?,
             }
             self.has_recorded_start = true;
             // Nobody else can have changed anything.
@@ -163,7 +181,7 @@ impl<M: Kind> ReplicaController<M> {
 
     /// The entry of the parent that makes again what the replica here begins with, when the parent is started: a crash came
     /// before that was in tables. `None`: the replica needs no parent.
-    fn unborn(&self) -> Result<Option<Origin>, String> {
+    pub(super) fn unborn(&self) -> Result<Option<Origin>, String> {
         let origin = self.services.log.origin(self.shard.group());
         let origin = origin.map_err(|error| error.to_string())?;
         let tables = self.services.tables_of::<M>().shards();
@@ -247,11 +265,11 @@ impl<M: Kind> ReplicaController<M> {
         left.map_err(|error| error.to_string())
     }
 
-    pub(super) async fn open(&self, birth: Birth) -> Result<Group<Command>, String> {
+    pub(super) async fn open(&self, birth: Birth) -> Result<Group<Command>, OpenError> {
         let number = u64::from(self.shard.number);
-        let tables = self.services.tables_of::<M>();
-        let table = tables.shard(number).map_err(|error| error.to_string())?;
-        let durable = self.shard.open(table, &self.services.listener)?;
+        let table = self.services.tables_of::<M>().shard(number)?;
+        let durable = self.shard.open(table, &self.services.listener);
+        let durable = durable.map_err(OpenError::Table)?;
         self.start(birth, durable).await
     }
 
@@ -273,12 +291,16 @@ impl<M: Kind> ReplicaController<M> {
                     let group = self.group().filter(|_| is_to_lead);
                     self.election = group.map(|group| tokio::spawn(elect_first(group)));
                 }
-                Err(error) => self.shard.tell_damage(&error),
+                Err(error) => self.shard.tell_damage(&error.to_string()),
             }
         }
     }
 
-    async fn start(&self, birth: Birth, durable: Option<Mark>) -> Result<Group<Command>, String> {
+    async fn start(
+        &self,
+        birth: Birth,
+        durable: Option<Mark>,
+    ) -> Result<Group<Command>, OpenError> {
         let replica = Replica {
             shard: Arc::clone(&self.shard),
             listener: Arc::clone(&self.services.listener),
@@ -299,12 +321,13 @@ impl<M: Kind> ReplicaController<M> {
             &options,
         );
         group.await.map_err(|error| match error {
-            StartError::Lost(_) => format!(
+            StartError::Lost(_) => OpenError::Other(format!(
                 "{error}. No other node has that; `heraldmq store recover DIR --accept-damage {}/{}` goes on without it",
                 M::NAME,
                 self.shard.number
-            ),
-            error => error.to_string(),
+            )),
+            StartError::TablesTooOld { .. } => OpenError::Table(error.to_string()),
+            error => OpenError::Other(error.to_string()),
         })
     }
 
@@ -375,12 +398,12 @@ impl<M: Kind> ReplicaController<M> {
                     self.end_leadership().await;
                     self.hand_over().await;
                     self.close().await;
-                    self.shard.tell_damage(&what);
+                    self.handle_damage(what);
                 }
                 () = is_admitted(admitted.as_mut()), if self.waits => {
                     self.waits = false;
-                    if let Err(error) = self.recover().await {
-                        self.shard.tell_damage(&error);
+                    if let Err(error) = self.recover_or_mend().await {
+                        self.shard.tell_damage(&error.to_string());
                     }
                 }
                 () = self.shard.is_to_be_born() => self.be_born().await,
@@ -409,19 +432,20 @@ impl<M: Kind> ReplicaController<M> {
 
     /// A leader wants this node to have a replica.
     async fn accept(&mut self) {
-        // What was damaged is damaged still.
-        if self.group().is_some() || self.shard.damage.is_found() {
+        // What was damaged is damaged until it is mended.
+        if self.group().is_some() || self.is_damaged() {
             return;
         }
         self.forget_orphan().await;
         let opened = match self.comes_from_parent() {
             Ok(true) => return,
             Ok(false) => self.open_invited().await,
-            Err(error) => Err(error),
+            Err(error) => Err(OpenError::Other(error)),
         };
         match opened {
             Ok(group) => self.serve(group),
             Err(error) => {
+                let error = error.to_string();
                 tracing::error!(
                     store = M::NAME,
                     shard = self.shard.number,
@@ -434,22 +458,23 @@ impl<M: Kind> ReplicaController<M> {
         }
     }
 
-    fn group(&self) -> Option<Arc<Group<Command>>> {
+    pub(super) fn group(&self) -> Option<Arc<Group<Command>>> {
         self.shard.routing.group.borrow().clone()
     }
 
     async fn look_after(&mut self) {
         // This node has no replica of the shard that runs.
         let Some(group) = self.group() else {
-            // A damaged replica stays as it is.
-            if !self.shard.damage.is_found() {
-                self.forget_orphan().await;
+            match self.is_damaged() {
+                true => self.mend().await,
+                false => self.forget_orphan().await,
             }
             return;
         };
         let standing = group.watch().borrow().clone();
         let unreadable = group.unreadable().filter(|_| !standing.leads);
         self.note_unreadable(unreadable);
+        self.look_after_mending(&group);
         self.led_since = match self.led_since {
             since if standing.leads => since.or(Some(Instant::now())),
             _ => None,

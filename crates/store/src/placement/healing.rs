@@ -28,10 +28,12 @@ use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
 use crate::peers::message::Message;
 use crate::placement::controller::ReplicaController;
+use crate::placement::mending::OpenError;
 use crate::shard::comparison::{Comparison, ToRead, Verdict};
 use crate::shard::handle::Shard;
 use crate::storage::digest::{Digest, Holds, LogIndex, RowHasher};
 use crate::storage::snapshot::TableOwner;
+use crate::storage::tables::{Tables, TablesError};
 
 /// Voters without which nobody could say who is right.
 const VOTERS: usize = 3;
@@ -156,6 +158,9 @@ impl<M: Kind> ReplicaController<M> {
             .shard
             .standing()
             .is_some_and(|(level, _)| level.is_said());
+        if is_said && voters.len() >= VOTERS && self.shard.comparison.take_asked() {
+            return true;
+        }
         if every.is_zero() || !is_said || voters.len() < VOTERS {
             return false;
         }
@@ -229,19 +234,19 @@ impl<M: Kind> ReplicaController<M> {
             }
             let forgotten = log.delete_group(group).await;
             forgotten.map_err(|error| error.to_string())?;
-            self.remove_table().await.map(|()| true)
+            self.clear_table(Tables::remove).await.map(|()| true)
         }
         .await;
         // If it is not emptied, it goes on with what it has.
         let is_emptied = emptied == Ok(true);
         let opened = match emptied {
             Ok(_) => self.open(Birth::Invited).await,
-            Err(error) => Err(error),
+            Err(error) => Err(OpenError::Other(error)),
         };
         match opened {
             Ok(group) => self.serve(group),
             // The next start goes on with what is there: nothing, or what was there.
-            Err(error) => return self.shard.tell_damage(&error),
+            Err(error) => return self.handle_open_error(error),
         }
         if !is_emptied {
             tracing::warn!(
@@ -264,29 +269,33 @@ impl<M: Kind> ReplicaController<M> {
 
     /// Begins with nothing, or with the table that is here. A table of a replica whose log was deleted, if the process has ended before the
     /// table was, is of no use.
-    pub(super) async fn open_invited(&self) -> Result<Group<Command>, String> {
+    pub(super) async fn open_invited(&self) -> Result<Group<Command>, OpenError> {
         match self.open(Birth::Invited).await {
             Err(error) if self.services.log.has_deleted(self.shard.group()) => {
                 tracing::warn!(
                     store = M::NAME,
                     shard = self.shard.number,
-                    error,
-                    "the table of a replica whose log is deleted is removed too: other nodes have to send it"
+                    %error,
+                    "the table of a replica whose log is deleted is set aside: other nodes have to send it"
                 );
                 self.shard.close();
-                self.remove_table().await?;
+                let set_aside = self.clear_table(Tables::set_aside).await;
+                set_aside.map_err(OpenError::Other)?;
                 self.open(Birth::Invited).await
             }
             opened => opened,
         }
     }
 
-    /// Waits a while for whoever still has the table in hand, such as its maintenance.
-    async fn remove_table(&self) -> Result<(), String> {
+    /// Takes the table away. Waits a while for whoever still has it in hand, such as its maintenance.
+    pub(super) async fn clear_table(
+        &self,
+        clear: impl Fn(&Tables, u64) -> Result<(), TablesError>,
+    ) -> Result<(), String> {
         let number = u64::from(self.shard.number);
         let end = Instant::now() + TABLE_PATIENCE;
         loop {
-            match self.services.tables_of::<M>().remove(number) {
+            match clear(self.services.tables_of::<M>(), number) {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= end => return Err(error.to_string()),
                 Err(_) => sleep(LOOK_AGAIN).await,
@@ -332,7 +341,7 @@ async fn read<M: Kind>(shard: Arc<Shard<M>>, services: Arc<NodeServices>, to_rea
 }
 
 /// Tells the other nodes what the replica here holds.
-fn tell<M: Kind>(shard: ShardNumber, services: &NodeServices, holds: Holds) {
+pub(super) fn tell<M: Kind>(shard: ShardNumber, services: &NodeServices, holds: Holds) {
     // Without a network nobody has another replica.
     if let Some(peers) = &services.known_peers.network {
         let message = Message::Holds(M::STORE, shard, holds).encode();

@@ -118,7 +118,10 @@ impl<M: Kind> Replica<M> {
         let shard = &self.shard;
         // Nobody writes checkpoints while a start applies what is in the log, and a split in it would wait for this one.
         let is_served = shard.routing.group.borrow().is_some();
-        let is_free = is_served && shard.seeding.is_over() && !*shard.in_checkpoint.borrow();
+        let is_free = is_served
+            && !shard.comparison.is_waited_for()
+            && shard.seeding.is_over()
+            && !*shard.in_checkpoint.borrow();
         let mut state = shard.state.write();
         let state = state.as_mut().filter(|state| {
             // What a split has left to be made anew, some replicas have done, and others not.

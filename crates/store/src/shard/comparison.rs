@@ -43,6 +43,10 @@ struct Inner {
     others: BTreeMap<u64, Holds>,
     /// What was found, and when.
     noted: Option<(Instant, String)>,
+    /// A replica elsewhere has stopped since the last entry that compares, and waits until the others confirm what they have.
+    is_waited_for: bool,
+    /// The same, until the leader takes it.
+    is_asked: bool,
 }
 
 /// | stage | input | then |
@@ -108,6 +112,8 @@ impl Default for Comparison {
             own: None,
             others: BTreeMap::new(),
             noted: None,
+            is_waited_for: false,
+            is_asked: false,
         }))
     }
 }
@@ -117,6 +123,7 @@ impl Comparison {
     pub(super) fn handle_entry(&self, entry: LogIndex, checkpoint: Option<Checkpoint>) {
         let mut inner = self.0.lock();
         inner.last = Some(entry);
+        inner.is_waited_for = false;
         // Whoever has begun to read does that in vain.
         inner.stage = match checkpoint {
             Some(begun) => {
@@ -202,7 +209,21 @@ impl Comparison {
 
     /// What another node says of its replica.
     pub(crate) fn handle_other(&self, node: u64, holds: Holds) {
-        self.0.lock().others.insert(node, holds);
+        let mut inner = self.0.lock();
+        inner.is_waited_for |= holds.is_stopping;
+        inner.is_asked |= holds.is_stopping;
+        inner.others.insert(node, holds);
+    }
+
+    /// Whether a replica elsewhere waits for the next entry that compares: it is left out here then, since tables may take long to
+    /// be read, and the entry itself confirms what the other replica waits for.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.0.lock().is_waited_for
+    }
+
+    /// Whether a replica elsewhere has stopped since this was asked: the leader is to put an entry that compares into the log.
+    pub(crate) fn take_asked(&self) -> bool {
+        std::mem::take(&mut self.0.lock().is_asked)
     }
 
     /// What the other nodes are told before the replica here stops, to be made anew.
@@ -276,12 +297,27 @@ impl Comparison {
     /// Whether a majority of the voters has applied an entry that compares which is this one or a later one, without the replica of the
     /// node `own`: what is committed up to there is in their logs or tables, synced.
     pub(crate) fn is_passed(&self, index: LogIndex, own: u64, voters: &BTreeSet<u64>) -> bool {
+        self.passed(index, own, voters) > voters.len() / 2
+    }
+
+    /// As [`is_passed`](Self::is_passed), for voters as a leader has told them. An even number of them may be two sets of which one
+    /// replaces the other: then all have to have passed the entry.
+    pub(crate) fn is_kept(&self, index: LogIndex, own: u64, voters: &BTreeSet<u64>) -> bool {
+        let least = match voters.len() % 2 {
+            0 => voters.len().saturating_sub(1),
+            _ => voters.len() / 2 + 1,
+        };
+        least > 0 && self.passed(index, own, voters) >= least
+    }
+
+    /// Voters other than `own` that have applied an entry that compares which is this one or a later one.
+    fn passed(&self, index: LogIndex, own: u64, voters: &BTreeSet<u64>) -> usize {
         let inner = self.0.lock();
         let has_passed = |node: &&u64| {
             let said = inner.others.get(node).filter(|_| **node != own);
             said.is_some_and(|holds| holds.entry >= index && !holds.is_stopping)
         };
-        voters.iter().filter(has_passed).count() > voters.len() / 2
+        voters.iter().filter(has_passed).count()
     }
 
     /// Something was found that people are to know, for [`NOTED`].

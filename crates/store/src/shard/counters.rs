@@ -1,6 +1,6 @@
 //! What a shard counts.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use crate::shard::load::CostCounters;
 
@@ -25,6 +25,10 @@ pub(crate) struct ShardCounters {
     pub(crate) differed: AtomicU64,
     /// How often it was made anew for that.
     pub(crate) healed: AtomicU64,
+    /// The replica here is damaged, other nodes serve the shard, and it does not have all of it again.
+    pub(crate) is_hurt: AtomicBool,
+    /// How often the replica here was made anew since its table was damaged.
+    pub(crate) mended: AtomicU64,
     /// Requests refused.
     pub(crate) refused: AtomicU64,
     /// Requests given by event loops.

@@ -11,6 +11,7 @@
 //!   tables/17 …      sorted files; every block with a checksum
 //!   v42              the list of files that count
 //!   current          the number of that list, and its checksum
+//! damaged/1-shard-…  damaged tables that were replaced (`tables/aside.rs`)
 //! ```
 //!
 //! Invariants: when [`ShardTable::write`] returns, all of it is on disk, mark included; when it fails, or
@@ -23,6 +24,7 @@
 //! Read next: `tables/manifest.rs` for the checks before opening, `tables/seed.rs` for the table of a shard that a split has
 //! made, `tables/own_rows.rs` for the rows that both tables have afterwards.
 
+mod aside;
 mod error;
 mod manifest;
 mod own_rows;
@@ -84,6 +86,9 @@ const REMOVED: &str = "removed-";
 
 /// Whether a name in the folder of a store is that of a folder of tables, whole or not.
 pub(crate) fn is_name(name: &str) -> bool {
+    if name == aside::DAMAGED {
+        return true;
+    }
     let beginnings = [
         SHARD,
         REMOVED,

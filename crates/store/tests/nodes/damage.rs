@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use store::{Tables, TablesOptions};
+use store::{Options, Tables, TablesOptions};
 use store_state::api::{Failure, Read, Store as _, StoreId};
 use store_state::inbox::{Done, InboxOp, InboxReply};
 use store_state::retain::RetainReply;
 use store_state::{Changes, NameHash, SlotRange};
 
 use crate::cluster::Cluster;
-use crate::node::{Node, flip_in_table, flip_in_value, holds_value, survey, until};
+use crate::node::{Node, flip_in_table, flip_in_value, holds_value, options, survey, until};
 
 /// A topic for each of four shards.
 fn topics() -> [String; 4] {
@@ -282,37 +283,135 @@ fn damage_that_is_met_by_a_page_closes_its_shard_only() {
     node.stop();
 }
 
-#[test]
-fn a_leader_whose_table_is_damaged_lets_another_node_lead() {
-    let cluster = Cluster::start(3, 1);
+/// What became of damaged replicas of the inbox store at a node: those that are hurt, and those that were mended.
+fn mended(node: &Node) -> (u64, u64) {
+    let stats = node.store.stats(mqtt_session::Timestamp(0));
+    (stats.stores.inbox.hurt.0, stats.stores.inbox.mended.0)
+}
+
+/// Three nodes whose replicas are compared for no other reason than damage.
+fn three_nodes() -> Cluster {
+    let options = Options {
+        compare_every: Duration::ZERO,
+        level: None,
+        ..options(1)
+    };
+    let cluster = Cluster::start_with(3, options);
     cluster.settled(0, &[0, 1, 2]);
-    let leader = cluster.inbox_leader(0);
-    let node = cluster.node(leader);
-    let epoch = node.sleeper("ann", "news");
+    cluster
+}
+
+/// A client with messages, which are in the tables only of a node. Its epoch.
+fn queued_in_table(cluster: &Cluster, at: usize) -> u64 {
+    let epoch = cluster.node(at).sleeper("ann", "news");
     for seed in 1..=QUEUED {
-        assert_eq!(node.publish("news", &noise(seed)), Ok(1));
+        assert_eq!(cluster.node(at).publish("news", &noise(seed)), Ok(1));
     }
-    let table = cluster.folders[leader].path().join("inbox");
+    let table = cluster.folders[at].path().join("inbox");
     // Until a checkpoint is over, what it writes is read from memory.
     until("the messages are in the table only", || {
-        let unsaved = node.store.memory.read().unsaved_queues;
+        let unsaved = cluster.node(at).store.memory.read().unsaved_queues;
         holds_value(&table, 0, &noise(QUEUED)) && unsaved.bytes == 0
     });
-    flip_in_value(&table, 0, &noise(DAMAGED));
+    epoch
+}
+
+/// The replica of a node was made anew, serves, and has what was queued; the damaged table is kept.
+fn check_mended(cluster: &Cluster, at: usize) {
+    until("the replica is mended", || {
+        mended(cluster.node(at)) == (0, 1)
+    });
+    assert_eq!(faults(cluster.node(at)), []);
+    assert_eq!(stopped(cluster.node(at)), 0);
+    let kept = cluster.folders[at]
+        .path()
+        .join("inbox/damaged/1-shard-0000000000000000");
+    assert!(kept.is_dir(), "{}", kept.display());
+    let own = cluster.node(at).store.node();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    until("it leads", || {
+        let leader = cluster.inbox_leader(at);
+        let moves = cluster
+            .node(leader)
+            .store
+            .transfer_leader(StoreId::Inbox, 0, own);
+        leader == at || runtime.block_on(moves).is_ok() && cluster.inbox_leader(at) == at
+    });
+}
+
+/// What a client has queued at the node that leads.
+fn payloads(node: &Node, count: usize) -> Vec<Vec<u8>> {
+    let connected = node.connect("ann");
+    node.read("ann", &connected, count)
+}
+
+#[test]
+fn a_damaged_table_of_a_leader_is_mended_while_it_runs() {
+    let cluster = three_nodes();
+    let leader = cluster.inbox_leader(0);
+    let node = cluster.node(leader);
+    let epoch = queued_in_table(&cluster, leader);
+    flip_in_value(
+        &cluster.folders[leader].path().join("inbox"),
+        0,
+        &noise(DAMAGED),
+    );
     // Two of three replicas are whole: nothing is lost, and nobody has to ask again.
     assert_eq!(
         node.inbox(acknowledge_all("ann", epoch)),
         Ok(InboxReply::Done)
     );
-    until("the replica is closed", || !faults(node).is_empty());
-    assert_eq!(stopped(node), 1);
     assert_ne!(cluster.inbox_leader(0), leader);
-    let said = faults(node);
-    assert!(said[0].2.contains("is damaged"), "{said:?}");
     assert_eq!(node.publish("news", b"more"), Ok(1));
+    check_mended(&cluster, leader);
+    assert_eq!(payloads(node, 1), [b"more"]);
     for at in [0, 1, 2].into_iter().filter(|at| *at != leader) {
         assert_eq!(faults(cluster.node(at)), [], "node {at}");
-        assert_eq!(stopped(cluster.node(at)), 0, "node {at}");
+        assert_eq!(mended(cluster.node(at)), (0, 0), "node {at}");
     }
+    cluster.stop();
+}
+
+#[test]
+fn a_table_that_is_damaged_at_the_start_of_a_node_is_mended() {
+    let mut cluster = three_nodes();
+    let at = (cluster.inbox_leader(0) + 1) % 3;
+    queued_in_table(&cluster, at);
+    cluster.kill(at);
+    flip_in_table(&cluster.folders[at].path().join("inbox"), 0);
+    cluster.restart(at);
+    check_mended(&cluster, at);
+    let expected: Vec<Vec<u8>> = (1..=QUEUED).map(noise).collect();
+    let got = payloads(cluster.node(at), QUEUED as usize);
+    assert!(got == expected, "the messages are those that were queued");
+    cluster.stop();
+}
+
+#[test]
+fn a_damaged_replica_keeps_what_it_has_while_another_voter_is_down() {
+    let mut cluster = three_nodes();
+    let leader = cluster.inbox_leader(0);
+    let (at, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    queued_in_table(&cluster, at);
+    let down = cluster.kill(other).node;
+    cluster.kill(at);
+    flip_in_table(&cluster.folders[at].path().join("inbox"), 0);
+    cluster.restart(at);
+    // One whole replica of three is no majority.
+    until("it says what it waits for", || {
+        let said = faults(cluster.node(at));
+        let waits = |why: &str| {
+            why.contains("until another node leads") || why.contains(&format!("{down:016x}"))
+        };
+        said.iter().any(|(_, _, why)| waits(why))
+    });
+    let folder = cluster.folders[at].path().join("inbox");
+    assert!(!folder.join("damaged").exists());
+    assert!(folder.join("shard-0000000000000000").is_dir());
+    cluster.restart(other);
+    check_mended(&cluster, at);
     cluster.stop();
 }

@@ -1,0 +1,434 @@
+//! A replica whose table is damaged is made anew from what the other replicas have, without a person.
+//!
+//! ```text
+//! damage is found ─► the replica is closed ─► a leader elsewhere has the others confirm that they have all ─► the log is deleted,
+//!   at a start, or while it serves                      the table is set aside ─► the leader sends the table ─► it is whole again
+//! ```
+//!
+//! The closed replica tells the other nodes that it has stopped. The leader then puts an entry that compares replicas into the log,
+//! and each replica that applies this entry says so: it has everything before it (`shard/comparison.rs`). The log of the closed
+//! replica is deleted but for its vote and its end, so that it votes for no replica that lacks what was acknowledged here.
+//!
+//! Invariants: log and table stay as they are until a majority of the voters, without this one, has all entries of the log here;
+//! another voter that is down, or that is damaged too, is no part of this majority. A replica without other nodes is not touched.
+//!
+//! A disk that damages the same replica again and again has it made anew after longer and longer pauses, [`PAUSES`].
+//!
+//! Deliberately absent: the comparison of replicas (`healing.rs`); damaged logs (`consensus`); a shard of two voters, in which the
+//! other one can commit no entry alone, and a shard of which a majority is damaged: nobody leads these, and a person decides.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use consensus::{Birth, Group};
+use tokio::time::Instant;
+
+use crate::kinds::command::Command;
+use crate::kinds::kind::Kind;
+use crate::placement::controller::{NEWS, ReplicaController};
+use crate::placement::healing::tell;
+use crate::storage::digest::LogIndex;
+use crate::storage::tables::{Tables, TablesError};
+
+/// How long a replica is left closed before it is made anew: the first time, the second, and so on; the last one from then on.
+const PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+    Duration::from_secs(600),
+];
+
+/// After so long without damage, the pauses begin with the first one again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long after the first time the other nodes are asked again to confirm; each time twice as long.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// And how long at most.
+const ASK_AGAIN_MOST: Duration = Duration::from_secs(60);
+
+/// Why a replica could not be opened.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// Its table is damaged, or is not the one that the log belongs to.
+    Table(String),
+    /// Another reason.
+    Other(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(what) | Self::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<TablesError> for OpenError {
+    fn from(error: TablesError) -> Self {
+        let what = error.to_string();
+        match error {
+            TablesError::Damaged { .. } => Self::Table(what),
+            // The table may be whole.
+            TablesError::Full { .. }
+            | TablesError::Io { .. }
+            | TablesError::StillOpen { .. }
+            | TablesError::Exists { .. }
+            | TablesError::KeyTooLong { .. } => Self::Other(what),
+        }
+    }
+}
+
+/// What a closed replica waits for before it is made anew.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Wait {
+    /// Its pause, since it was damaged before.
+    Pause,
+    /// No other node says that it leads the shard.
+    Leader,
+    /// The leader does not count this node among the members.
+    Membership,
+    /// This voter is down.
+    Node(u64),
+    /// The voters have not confirmed that they have everything that is here.
+    Voters,
+    /// A shard that was split off begins with the table here, or the replica here begins with another one's.
+    Split,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pause => f.write_str("waits before it is made anew again"),
+            Self::Leader => f.write_str("waits until another node leads the shard"),
+            Self::Membership => f.write_str("waits until the leader has this node as a member"),
+            Self::Node(node) => write!(f, "waits for node {node:016x}"),
+            Self::Voters => f.write_str("waits until the other nodes confirm that they have all"),
+            Self::Split => f.write_str("waits for a split of the shard"),
+        }
+    }
+}
+
+/// How often the replica was damaged, or could not be made anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Failures(usize);
+
+/// How often the other nodes were asked to confirm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Questions(u32);
+
+/// A replica that is closed since its table is damaged.
+#[derive(Debug)]
+struct Hurt {
+    /// What is damaged.
+    what: String,
+    /// It is not made anew before.
+    not_before: Instant,
+    /// When the other nodes are asked again.
+    ask_at: Instant,
+    questions: Questions,
+    /// What people were told that it waits for.
+    told: Option<Wait>,
+}
+
+/// | stage | input | then |
+/// |---|---|---|
+/// | any | damage is found | `Hurt` |
+/// | `Hurt` | the others confirm; log and table are taken away | `Receives`, up to the last entry of the log that was here |
+/// | `Receives` | it has applied that entry | `Whole` |
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Whole,
+    Hurt(Hurt),
+    Receives(LogIndex),
+}
+
+/// How far a damaged replica is with being made anew.
+#[derive(Debug, Default)]
+pub(super) struct Mending {
+    stage: Stage,
+    failures: Failures,
+    failed: Option<Instant>,
+}
+
+impl Mending {
+    /// The table is damaged, or the replica could not be made anew.
+    fn handle_damage(&mut self, what: String, now: Instant) {
+        let is_forgotten = self
+            .failed
+            .is_some_and(|at| now.duration_since(at) >= FORGOTTEN_AFTER);
+        if is_forgotten {
+            self.failures = Failures(0);
+        }
+        let [.., longest] = PAUSES;
+        let pause = PAUSES.get(self.failures.0).copied().unwrap_or(longest);
+        self.failures.0 += 1;
+        self.failed = Some(now);
+        self.stage = Stage::Hurt(Hurt {
+            what,
+            not_before: now + pause,
+            ask_at: now + pause,
+            questions: Questions(0),
+            told: None,
+        });
+    }
+
+    fn handle_sent(&mut self, last: LogIndex) {
+        self.stage = Stage::Receives(last);
+    }
+
+    /// The replica has applied all up to an entry. Whether it is whole now, and was not before.
+    fn handle_applied(&mut self, applied: LogIndex) -> bool {
+        let is_all = matches!(self.stage, Stage::Receives(last) if applied >= last);
+        if is_all {
+            self.stage = Stage::Whole;
+        }
+        is_all
+    }
+
+    fn is_hurt(&self) -> bool {
+        matches!(self.stage, Stage::Hurt(_))
+    }
+}
+
+impl Hurt {
+    /// Whether the other nodes are to be asked to confirm now.
+    fn is_question_due(&mut self, now: Instant) -> bool {
+        if now < self.ask_at {
+            return false;
+        }
+        let factor = 1 << self.questions.0.min(10);
+        self.questions.0 = self.questions.0.saturating_add(1);
+        self.ask_at = now + ASK_AGAIN_MOST.min(ASK_AGAIN * factor);
+        true
+    }
+}
+
+impl<M: Kind> ReplicaController<M> {
+    /// Whether the replica here is closed since it is damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.mending.is_hurt() || self.shard.damage.is_found()
+    }
+
+    /// The replica could not be opened.
+    pub(super) fn handle_open_error(&mut self, error: OpenError) {
+        match error {
+            OpenError::Table(what) => self.handle_damage(what),
+            OpenError::Other(what) => self.shard.tell_damage(&what),
+        }
+    }
+
+    /// The table of the replica here is damaged, and the replica is closed.
+    pub(super) fn handle_damage(&mut self, what: String) {
+        self.shard.tell_damage(&what);
+        if self.services.known_peers.network.is_some() {
+            self.mending.handle_damage(what, Instant::now());
+        }
+    }
+
+    /// Makes the replica here anew, if it is damaged and that is possible now.
+    pub(super) async fn mend(&mut self) {
+        let now = Instant::now();
+        let id = (M::STORE, self.shard.number);
+        let node = self.shard.routing.node;
+        let lead = self.services.known_peers.lead_within(id, NEWS);
+        let lead = lead.filter(|(leader, _)| *leader != node);
+        let is_served = lead.is_some();
+        self.set_hurt(is_served && self.mending.is_hurt());
+        let Stage::Hurt(hurt) = &mut self.mending.stage else {
+            return;
+        };
+        let not_before = hurt.not_before;
+        let ready = match lead {
+            None => Err(Wait::Leader),
+            Some(_) if now < not_before => Err(Wait::Pause),
+            Some((_, lead)) if lead.voters.contains(&node) || lead.learners.contains(&node) => {
+                self.may_mend(lead.voters)
+            }
+            Some(_) => Err(Wait::Membership),
+        };
+        let kept = match ready {
+            Ok(voters) => self.kept(&voters, now),
+            Err(wait) => Ok(Err(wait)),
+        };
+        match kept {
+            Ok(Ok(last)) => self.begin_anew(last).await,
+            Ok(Err(wait)) => self.tell_wait(wait),
+            Err(error) => self.fail_to_mend(&error),
+        }
+    }
+
+    /// Whether the replica may be made anew if `voters` have all that is here.
+    fn may_mend(&self, voters: BTreeSet<u64>) -> Result<BTreeSet<u64>, Wait> {
+        let node = self.shard.routing.node;
+        let is_down = |voter: &&u64| **voter != node && !self.services.known_peers.is_up(**voter);
+        if let Some(voter) = voters.iter().find(is_down) {
+            return Err(Wait::Node(*voter));
+        }
+        match self.shard.is_seeding() || !matches!(self.unborn(), Ok(None)) {
+            true => Err(Wait::Split),
+            false => Ok(voters),
+        }
+    }
+
+    /// The last entry of the log here, if enough voters have everything up to it. Asks them again if that is due.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    fn kept(
+        &mut self,
+        voters: &BTreeSet<u64>,
+        now: Instant,
+    ) -> Result<Result<LogIndex, Wait>, String> {
+        let last = self.services.log.last_index(self.shard.group());
+        let last = LogIndex(last.map_err(|error| error.to_string())?.unwrap_or(0));
+        let comparison = &self.shard.comparison;
+        if comparison.is_kept(last, self.shard.routing.node, voters) {
+            return Ok(Ok(last));
+        }
+        if let Stage::Hurt(hurt) = &mut self.mending.stage
+            && hurt.is_question_due(now)
+        {
+            tell::<M>(self.shard.number, &self.services, comparison.stopping());
+        }
+        Ok(Err(Wait::Voters))
+    }
+
+    /// The other nodes have all up to the last entry of the log here.
+    async fn begin_anew(&mut self, last: LogIndex) {
+        self.shard.is_written().await;
+        let forgotten = self.services.log.delete_group(self.shard.group()).await;
+        if let Err(error) = forgotten {
+            return self.fail_to_mend(&error.to_string());
+        }
+        // If the process ends here, the next leader that sends something has the table set aside (`open_invited`).
+        if let Err(error) = self.clear_table(Tables::set_aside).await {
+            return self.fail_to_mend(&error);
+        }
+        match self.open(Birth::Invited).await {
+            Ok(group) => {
+                self.mending.handle_sent(last);
+                self.serve(group);
+                tracing::warn!(
+                    store = M::NAME,
+                    shard = self.shard.number,
+                    last = last.0,
+                    "the damaged replica here is rebuilt from the data of the other nodes"
+                );
+            }
+            Err(error) => {
+                self.shard.close();
+                self.fail_to_mend(&error.to_string());
+            }
+        }
+    }
+
+    /// It is tried again, after a longer pause.
+    fn fail_to_mend(&mut self, error: &str) {
+        tracing::error!(
+            store = M::NAME,
+            shard = self.shard.number,
+            error,
+            "the damaged replica here cannot be made anew for now"
+        );
+        self.shard.fault.note(error);
+        self.mending.handle_damage(error.to_owned(), Instant::now());
+    }
+
+    /// Says what the replica waits for, if that has changed.
+    fn tell_wait(&mut self, wait: Wait) {
+        if let Stage::Hurt(hurt) = &mut self.mending.stage
+            && hurt.told.as_ref() != Some(&wait)
+        {
+            tracing::info!(
+                store = M::NAME,
+                shard = self.shard.number,
+                %wait,
+                damage = hurt.what,
+                "the replica here is damaged, and is to be made anew from the other nodes"
+            );
+            self.shard.fault.note(&format!("{wait}: {}", hurt.what));
+            hurt.told = Some(wait);
+        }
+    }
+
+    /// Looks how far the replica is that was made anew.
+    pub(super) fn look_after_mending(&mut self, group: &Group<Command>) {
+        let applied = LogIndex(group.applied_mark().index().unwrap_or(0));
+        if self.mending.handle_applied(applied) {
+            self.shard.stats.mended.fetch_add(1, Ordering::Relaxed);
+            self.shard.fault.clear();
+            tracing::info!(
+                store = M::NAME,
+                shard = self.shard.number,
+                "the replica here that was damaged has all again"
+            );
+        }
+        let receives = matches!(self.mending.stage, Stage::Receives(_));
+        if receives {
+            self.shard
+                .fault
+                .note("its table was damaged; it receives all from the leader");
+        }
+        self.set_hurt(receives);
+    }
+
+    fn set_hurt(&self, is_hurt: bool) {
+        self.shard.stats.is_hurt.store(is_hurt, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long the replica is left closed after so many damages with `between` from one to the next.
+    fn pauses(between: Duration) -> Vec<u64> {
+        let mut mending = Mending::default();
+        let mut now = Instant::now();
+        let mut pause = || {
+            now += between;
+            mending.handle_damage("a block".to_owned(), now);
+            let Stage::Hurt(hurt) = &mending.stage else {
+                panic!("it is hurt");
+            };
+            (hurt.not_before - now).as_secs()
+        };
+        (0..6).map(|_| pause()).collect()
+    }
+
+    #[test]
+    fn a_replica_that_is_damaged_again_waits_longer() {
+        assert_eq!(pauses(Duration::from_secs(60)), [1, 10, 60, 600, 600, 600]);
+        assert_eq!(pauses(FORGOTTEN_AFTER), [1; 6]);
+    }
+
+    #[test]
+    fn the_others_are_asked_again_after_longer_and_longer_times() {
+        let begun = Instant::now();
+        let mut mending = Mending::default();
+        mending.handle_damage("a block".to_owned(), begun);
+        let Stage::Hurt(hurt) = &mut mending.stage else {
+            panic!("it is hurt");
+        };
+        let second = Duration::from_secs(1);
+        let asked = (0..200).filter(|n| hurt.is_question_due(begun + second * *n));
+        assert_eq!(asked.collect::<Vec<_>>(), [1, 3, 7, 15, 31, 63, 123, 183]);
+    }
+
+    #[test]
+    fn a_replica_is_whole_when_it_has_applied_what_its_log_had() {
+        let mut mending = Mending::default();
+        assert!(!mending.handle_applied(LogIndex(9)), "nothing was wrong");
+        mending.handle_damage("a block".to_owned(), Instant::now());
+        assert!(mending.is_hurt());
+        assert!(!mending.handle_applied(LogIndex(9)), "it is closed");
+        mending.handle_sent(LogIndex(9));
+        assert!(!mending.handle_applied(LogIndex(8)));
+        assert!(mending.handle_applied(LogIndex(9)));
+        assert!(!mending.handle_applied(LogIndex(10)), "it was before");
+    }
+}
