@@ -17,8 +17,8 @@ use crate::engine::{open_engine, refused};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
 use crate::group_log::{
-    append_sole_voter, begin_anew, commands, delete, deleted, last_id, leave_terms_behind, purged,
-    span, stored,
+    append_sole_voter, begin_anew, commands, delete, deleted, last_id, last_index,
+    leave_terms_behind, purged, span, stored,
 };
 use crate::log_error::LogError;
 use crate::loss::{self, Missing, is_group};
@@ -191,12 +191,13 @@ impl Log {
         seed::may_seed(&self.wal, group, by)
     }
 
-    /// The index of the last entry of a group, also if it is purged by now; `None`: there has been none.
+    /// The index of the last entry of a group, also if it is purged by now; `None`: there has been none. Entries that a damaged log
+    /// has lost count, as far as they are known, until it is decided what that means.
     ///
     /// # Errors
     /// What is kept of the group is damaged.
     pub fn last_index(&self, group: u64) -> io::Result<Option<u64>> {
-        Ok(last_id(&self.wal, group)?.map(|id| id.index))
+        last_index(&self.wal, group)
     }
 
     /// Forgets everything of a group but the vote and where its log ended: others may still take the node for

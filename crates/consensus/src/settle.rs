@@ -113,7 +113,7 @@ impl Unsettled<'_> {
     }
 
     /// The end that a log must have whose owner gets a vote.
-    fn floor(&self, loss: &Loss) -> io::Result<LogId> {
+    pub(crate) fn floor(&self, loss: &Loss) -> io::Result<LogId> {
         let vote: Option<Vote> = stored(self.wal, self.group.0, key::VOTE, |bytes| bytes.vote())?;
         let deleted = deleted(self.wal, self.group.0)?;
         let last = last_id(self.wal, self.group.0)?.max(deleted);

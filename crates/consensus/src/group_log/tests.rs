@@ -15,6 +15,7 @@ use super::*;
 use crate::ends;
 use crate::files::Files;
 use crate::machine::Machine;
+use crate::numbers::EntryIndex;
 use crate::shorten::{Shortened, floor_of};
 use crate::simulation::{Loss, SimulatedDisk};
 use crate::types::{Payload, log_id};
@@ -369,6 +370,41 @@ fn a_damaged_log_ends_where_it_was_whole_and_has_a_floor_until_that_is_ended() {
         assert_eq!(terms(&mut log).await, [1, 1, 1, 6]);
         assert!(log.may_forget_for(None));
     });
+}
+
+#[test]
+fn a_damaged_log_that_is_deleted_keeps_the_end_that_it_may_have_had() {
+    let loss = |end| crate::loss::Loss {
+        first: EntryIndex(3),
+        behind: Some((6, 8)),
+        last: Some(7),
+        is_open: false,
+        end,
+    };
+    for (end, expected) in [
+        (None, floor_of(3)),
+        (Some(log_id(2, 9)), log_id(2, 9)),
+        (Some(log_id(1, 1)), log_id(1, 2)),
+    ] {
+        run(async {
+            let mut node = Node::new();
+            let mut log = node.group().await;
+            log.save_vote(&Vote::new(3, 1)).await.expect("saved");
+            append(&mut log, 1, 0..3).await;
+            drop(log);
+            let log = node.log.as_ref().expect("it is open");
+            let change = Change {
+                group: 1,
+                puts: vec![(key::LOSS, loss(end).encode())],
+                ..Change::default()
+            };
+            log.wal().change(change).await.expect("written");
+            assert_eq!(log.last_index(1).expect("read"), Some(8));
+            log.delete_group(1).await.expect("deleted");
+            assert_eq!(deleted(log.wal(), 1).expect("read"), Some(expected));
+            assert!(log.has_deleted(1));
+        });
+    }
 }
 
 #[test]
