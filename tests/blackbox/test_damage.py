@@ -99,6 +99,13 @@ def test_a_cluster_loses_nothing_by_one_damaged_node():
     assert outcome(Missing(messages=1), ["log"]) == "lost"
 
 
+def test_a_node_that_runs_has_to_mend_what_is_damaged():
+    def outcome(missing):
+        return judge.outcome_of_three(missing, ["log"], is_whole=True, ended=False, panicked=False, is_hurt=True)
+
+    assert outcome(NOTHING) == "hurt" and outcome(Missing(messages=1)) == "lost"
+
+
 @pytest.mark.parametrize(
     ("line", "is_said"),
     [

@@ -10,6 +10,7 @@ Outcomes:
     changed   a client was given something that nobody has published
     died      the process ended and named neither a file nor a shard, or ended by a panic
     lost      in a cluster: something acknowledged is missing, whatever was said
+    hurt      in a cluster: the node runs, and has not replaced a damaged table or log from the others
 
 Absent on purpose: any I/O.
 """
@@ -18,8 +19,8 @@ import copy
 import dataclasses
 import re
 
-HARMLESS, SAID, SILENT, CHANGED, DIED, LOST = OUTCOMES = ("harmless", "said", "silent", "changed", "died", "lost")
-FAILURES = {SILENT, CHANGED, DIED, LOST}
+HARMLESS, SAID, SILENT, CHANGED, DIED, LOST, HURT = OUTCOMES = ("harmless", "said", "silent", "changed", "died", "lost", "hurt")
+FAILURES = {SILENT, CHANGED, DIED, LOST, HURT}
 
 # Words by which a line says that something is damaged.
 DAMAGE = re.compile(
@@ -162,14 +163,17 @@ def outcome_of_one(missing: Missing, by: list[str], *, ended: bool, panicked: bo
     return SILENT if missing.anything else HARMLESS
 
 
-def outcome_of_three(missing: Missing, by: list[str], *, is_whole: bool, ended: bool, panicked: bool) -> str:
-    """Of a cluster of which one node's folder is damaged. `is_whole`: all nodes serve, as far as they say."""
+def outcome_of_three(missing: Missing, by: list[str], *, is_whole: bool, ended: bool, panicked: bool, is_hurt: bool = False) -> str:
+    """Of a cluster of which one node's folder is damaged. `is_whole`: all nodes serve, as far as they say. `is_hurt`: the damaged
+    one runs with a replica that does not serve."""
     if panicked or (ended and not {"log", "end"} & set(by)):
         return DIED
     if missing.changed:
         return CHANGED
     if missing.anything:
         return LOST
+    if is_hurt:
+        return HURT
     if by:
         return SAID
     return HARMLESS if is_whole else SILENT

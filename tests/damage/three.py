@@ -25,6 +25,9 @@ from one import NO_LIMITS, Result, copy, damage, told, wait
 WHOLE_S, SERVE_S = 40.0, 12.0
 LOOK_S, WAITS_S = 20.0, 3.0
 
+# Those whose replicas the metrics count.
+STORES = ("session", "inbox", "retain", "control")
+
 # No acknowledged message is missing, and the nodes that are there serve; or they serve only when the third one is back.
 KEPT, WAITED = "kept", "waited"
 
@@ -125,18 +128,27 @@ class ThreeNodes(Staged):
         def by():
             return judge.said_by(hit.broker.log_lines, hit.broker.log_text, verdict, verified.returncode)
 
+        def is_hurt():
+            with contextlib.suppress(OSError):
+                metrics = ("heraldmq_store_shards_stopped", "heraldmq_store_replicas_hurt")
+                return any(hit.broker.metric(name, store=store) for name in metrics for store in STORES)
+            return True
+
         def is_whole():
-            return self.is_settled(self.nodes)
+            return self.is_settled(self.nodes) and not is_hurt()
 
         wait(lambda: is_whole() or (has_ended(hit) and self.is_settled(others)), WHOLE_S)
         is_whole_now = is_whole()
         with self.look(others, self.promised) as look:
             missing = look.go_on(LOOK_S)
-        stopped = 0 if has_ended(hit) or not is_whole_now else hit.broker.metric("heraldmq_store_shards_stopped")
+        # What a client has read may have been damaged, too.
+        is_still_hurt = not has_ended(hit) and not wait(lambda: not is_hurt() or has_ended(hit), WHOLE_S)
         ended, panicked = has_ended(hit), any(map(has_panicked, self.nodes))
         hit.broker.kill()
-        said = by() + (["metric"] if stopped else [])
-        outcome = judge.outcome_of_three(missing, said, is_whole=is_whole_now, ended=ended, panicked=panicked)
+        said = by() + (["metric"] if is_still_hurt else [])
+        outcome = judge.outcome_of_three(
+            missing, said, is_whole=is_whole_now, ended=ended, panicked=panicked, is_hurt=is_still_hurt
+        )
         what = "; ".join(told(hit.broker.log_text) + ([verdict.strip()] if verified.returncode else []))
         return done, outcome, said, missing, what
 
