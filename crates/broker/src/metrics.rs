@@ -1146,7 +1146,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             "store_replicas_mended",
             "Replicas of this node that were damaged and have taken their data from the other nodes",
             None,
-            |s| s.mended.0,
+            |s| s.damaged.mended.0,
         ),
         (
             "store_checkpoint_written",
@@ -1198,7 +1198,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
         (
             "store_replicas_hurt",
             "Replicas on this node that are damaged and take their data from the other nodes, which serve meanwhile",
-            |s| s.hurt.0,
+            |s| s.damaged.hurt.0,
         ),
         (
             "store_replicas_below_floor",

@@ -22,15 +22,12 @@ use tokio::sync::Notify;
 
 use crate::command::Command;
 use crate::encoding::{Reader, encoded, encoded_vote};
-use crate::loss::Loss;
 use crate::machine::Positions;
 use crate::mark::Mark;
-use crate::numbers::GroupId;
 use crate::record::{self, Record};
 use crate::request::{Append, Change, Request, key};
 use crate::rpc::End;
 use crate::seed::{Origin, origin};
-use crate::settle::Unsettled;
 use crate::tail::Tail;
 use crate::types::{
     Entry, LogId, MAX_NUMBER, Membership, Payload, StoredMembership, TERMS_OF_COPIES, Types, Vote,
@@ -656,19 +653,10 @@ pub(crate) async fn begin_anew(wal: &Wal, group: u64, node: u64, term: u64) -> i
 }
 
 /// Forgets everything of a group that nobody serves but the vote and where its log ended, also that it was seeded.
-pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
+pub(crate) async fn delete(wal: &Wal, group: u64, floor: Option<LogId>) -> io::Result<()> {
     let last = last_id(wal, group)?;
     let tables = stored(wal, group, key::TABLES, |bytes| bytes.log_id())?;
-    let mut end = last.max(tables).max(deleted(wal, group)?);
-    // What is left of a damaged log may end before what was acknowledged here.
-    let unsettled = Unsettled {
-        wal,
-        group: GroupId(group),
-        tables: &Mark::default(),
-    };
-    if let Some(loss) = unsettled.loss()? {
-        end = end.max(Some(unsettled.floor(&loss)?));
-    }
+    let end = last.max(tables).max(deleted(wal, group)?).max(floor);
     let end = end.map(|id| (key::DELETED, encoded(&id)));
     let vote = wal.get(group, key::VOTE).map(|vote| (key::VOTE, vote));
     let change = Change {
@@ -683,14 +671,6 @@ pub(crate) async fn delete(wal: &Wal, group: u64) -> io::Result<()> {
 /// The last entry of a group, or the one that was purged last.
 pub(crate) fn last_id(wal: &Wal, group: u64) -> io::Result<Option<LogId>> {
     last_entry(wal, group, purged(wal, group)?)
-}
-
-/// The index of the last entry of a group that there was, as far as it is known.
-pub(crate) fn last_index(wal: &Wal, group: u64) -> io::Result<Option<u64>> {
-    let last = last_id(wal, group)?.map(|id| id.index);
-    let loss = stored(wal, group, key::LOSS, Loss::read)?;
-    let lost = loss.and_then(|loss| loss.last.max(loss.behind.map(|(_, last)| last)));
-    Ok(last.max(lost))
 }
 
 /// The last entry that was deleted from the front.

@@ -17,8 +17,8 @@ use crate::engine::{open_engine, refused};
 use crate::files::{Files, RealFiles};
 use crate::folder::Folder;
 use crate::group_log::{
-    append_sole_voter, begin_anew, commands, delete, deleted, last_id, last_index,
-    leave_terms_behind, purged, span, stored,
+    append_sole_voter, begin_anew, commands, deleted, last_id, leave_terms_behind, purged, span,
+    stored,
 };
 use crate::log_error::LogError;
 use crate::loss::{self, Missing, is_group};
@@ -197,7 +197,7 @@ impl Log {
     /// # Errors
     /// What is kept of the group is damaged.
     pub fn last_index(&self, group: u64) -> io::Result<Option<u64>> {
-        last_index(&self.wal, group)
+        self.unsettled(group, &Mark::default()).last_index()
     }
 
     /// Forgets everything of a group but the vote and where its log ended: others may still take the node for
@@ -208,7 +208,7 @@ impl Log {
     /// # Errors
     /// The log cannot be read, has failed or is closed.
     pub async fn delete_group(&self, group: u64) -> io::Result<()> {
-        delete(&self.wal, group).await
+        self.unsettled(group, &Mark::default()).delete().await
     }
 
     /// For a group whose majority is gone for good: makes `node`, on which this log is, its only voter, so

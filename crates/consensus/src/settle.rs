@@ -10,7 +10,7 @@
 use std::io;
 
 use crate::encoding::encoded;
-use crate::group_log::{deleted, last_id, purged, records_between, stored};
+use crate::group_log::{delete, deleted, last_id, purged, records_between, stored};
 use crate::loss::{Loss, Missing, Verdict, apart};
 use crate::mark::Mark;
 use crate::numbers::GroupId;
@@ -76,6 +76,27 @@ impl Unsettled<'_> {
         }
     }
 
+    /// Deletes the group but for its vote and the end that its log may have had.
+    ///
+    /// # Errors
+    /// The log cannot be read or written.
+    pub(crate) async fn delete(&self) -> io::Result<()> {
+        // What is left of a damaged log may end before what was acknowledged here.
+        let floor = self.loss()?.map(|loss| self.floor(&loss)).transpose()?;
+        delete(self.wal, self.group.0, floor).await
+    }
+
+    /// The index of the last entry that there was, as far as it is known.
+    ///
+    /// # Errors
+    /// What is kept of the group is damaged.
+    pub(crate) fn last_index(&self) -> io::Result<Option<u64>> {
+        let last = last_id(self.wal, self.group.0)?.map(|id| id.index);
+        let loss = self.loss()?;
+        let lost = loss.and_then(|loss| loss.last.max(loss.behind.map(|(_, last)| last)));
+        Ok(last.max(lost))
+    }
+
     fn judge(&self, loss: &Loss) -> Verdict {
         loss.judge(self.tables.next_index())
     }
@@ -113,7 +134,7 @@ impl Unsettled<'_> {
     }
 
     /// The end that a log must have whose owner gets a vote.
-    pub(crate) fn floor(&self, loss: &Loss) -> io::Result<LogId> {
+    fn floor(&self, loss: &Loss) -> io::Result<LogId> {
         let vote: Option<Vote> = stored(self.wal, self.group.0, key::VOTE, |bytes| bytes.vote())?;
         let deleted = deleted(self.wal, self.group.0)?;
         let last = last_id(self.wal, self.group.0)?.max(deleted);

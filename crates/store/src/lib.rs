@@ -50,7 +50,7 @@ pub use api::retained_rows::{InTopicOrder, RetainedFound, RetainedLevel, Retaine
 pub use api::shard_info::ShardInfo;
 pub use api::split::SplitError;
 pub use api::splits::Splits;
-pub use api::stats::{AWAY_DAYS, ShardStats, StoreStats};
+pub use api::stats::{AWAY_DAYS, DamagedReplicas, ShardStats, StoreStats};
 pub use api::store::Store;
 pub use consensus::LogStats;
 pub use peers::member::{Member, Role};

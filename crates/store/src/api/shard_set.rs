@@ -153,8 +153,8 @@ impl<M: Kind> ShardSet<M> {
             let is_hurt = stats.is_hurt.load(Ordering::Relaxed);
             let is_closed = has_replica && shard.look(|_| ()).is_none();
             sum.stopped += u64::from(is_closed && !is_hurt);
-            sum.hurt.0 += u64::from(is_hurt);
-            sum.mended.0 += stats.mended.load(Ordering::Relaxed);
+            sum.damaged.hurt.0 += u64::from(is_hurt);
+            sum.damaged.mended.0 += stats.mended.load(Ordering::Relaxed);
             let group = shard.routing.group.borrow();
             let is_below_floor = group.as_ref().is_some_and(|group| group.is_below_floor());
             sum.below_floor.0 += u64::from(is_below_floor);

@@ -66,6 +66,15 @@ impl HeldBack {
     }
 }
 
+/// Replicas of a node whose tables are or were damaged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DamagedReplicas {
+    /// Those that are closed, or have not received all again.
+    pub hurt: Total,
+    /// How often one was made anew.
+    pub mended: Total,
+}
+
 /// What the shards of one store count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShardStats {
@@ -73,10 +82,8 @@ pub struct ShardStats {
     pub shards: u64,
     /// Shards whose replica here cannot be used, and which no other node is known to serve: its tables or its log are damaged.
     pub stopped: u64,
-    /// Replicas here that are damaged, or have not received all again since; other nodes serve their shards.
-    pub hurt: Total,
-    /// Replicas here that were made anew since their tables were damaged.
-    pub mended: Total,
+    /// Replicas here with damaged tables, of shards that other nodes serve.
+    pub damaged: DamagedReplicas,
     /// Replicas here whose log was damaged, until the others have sent what it may lack.
     pub below_floor: Total,
     /// Batches applied.

@@ -261,6 +261,24 @@ impl Tables {
         self.delete(&removed)
     }
 
+    /// Moves the table of a shard to the damaged ones that are kept, if there is one.
+    ///
+    /// # Errors
+    /// A handle to it is still held, or the folder of the store cannot be read or written.
+    pub(crate) fn set_aside(&self, id: u64) -> Result<(), TablesError> {
+        let open = self.open.lock();
+        let name = folder_of(id);
+        let folder = self.folder.join(&name);
+        if open.get(&id).is_some_and(|shard| shard.strong_count() > 0) {
+            return Err(TablesError::StillOpen { folder });
+        }
+        if !folder.exists() {
+            return Ok(());
+        }
+        let moved = aside::set_aside(&self.folder, &folder, &name);
+        moved.map_err(|reason| TablesError::io(&folder, &reason))
+    }
+
     fn delete(&self, name: &str) -> Result<(), TablesError> {
         let folder = self.folder.join(name);
         fs::remove_dir_all(&folder).map_err(|reason| TablesError::io(&folder, &reason))

@@ -286,7 +286,8 @@ fn damage_that_is_met_by_a_page_closes_its_shard_only() {
 /// What became of damaged replicas of the inbox store at a node: those that are hurt, and those that were mended.
 fn mended(node: &Node) -> (u64, u64) {
     let stats = node.store.stats(mqtt_session::Timestamp(0));
-    (stats.stores.inbox.hurt.0, stats.stores.inbox.mended.0)
+    let damaged = stats.stores.inbox.damaged;
+    (damaged.hurt.0, damaged.mended.0)
 }
 
 /// Three nodes whose replicas are compared for no other reason than damage.

@@ -8,7 +8,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Tables, TablesError, folder_of};
 use crate::storage::folder::{make_directory, sync_directory};
 
 /// The folder of the damaged tables, in that of the store.
@@ -20,27 +19,16 @@ const KEPT: usize = 3;
 /// Bytes of files of all of them.
 const KEPT_BYTES: u64 = 1024 * 1024 * 1024;
 
-impl Tables {
-    /// Moves the table of a shard to the damaged ones, if there is one, and removes the oldest of these that are too many.
-    ///
-    /// # Errors
-    /// A handle to it is still held, or the folder of the store cannot be read or written.
-    pub(crate) fn set_aside(&self, id: u64) -> Result<(), TablesError> {
-        let open = self.open.lock();
-        let name = folder_of(id);
-        let folder = self.folder.join(&name);
-        if open.get(&id).is_some_and(|shard| shard.strong_count() > 0) {
-            return Err(TablesError::StillOpen { folder });
-        }
-        if !folder.exists() {
-            return Ok(());
-        }
-        let damaged = self.folder.join(DAMAGED);
-        let moved = move_to(&damaged, &folder, &name).and_then(|()| sync_directory(&self.folder));
-        moved.map_err(|reason| TablesError::io(&folder, &reason))?;
-        drop(open);
-        keep_newest(&damaged, KEPT, KEPT_BYTES).map_err(|reason| TablesError::io(&damaged, &reason))
-    }
+/// Moves the table in `folder`, which has this name in the folder of the store, to the damaged ones, and removes the oldest of these
+/// that are too many.
+///
+/// # Errors
+/// A folder cannot be read or written.
+pub(super) fn set_aside(store: &Path, folder: &Path, name: &str) -> io::Result<()> {
+    let damaged = store.join(DAMAGED);
+    move_to(&damaged, folder, name)?;
+    sync_directory(store)?;
+    keep_newest(&damaged, KEPT, KEPT_BYTES)
 }
 
 fn move_to(damaged: &Path, folder: &Path, name: &str) -> io::Result<()> {
@@ -97,9 +85,6 @@ fn bytes_of(folder: &Path) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use store_state::Changes;
-
-    use super::super::TablesOptions;
     use super::*;
 
     fn names(damaged: &Path) -> Vec<String> {
@@ -116,29 +101,17 @@ mod tests {
     #[test]
     fn the_three_newest_damaged_tables_are_kept() {
         let at = tempfile::tempdir().unwrap();
-        let tables = Tables::open(at.path(), TablesOptions::default()).unwrap();
         for shard in 1..=5 {
-            let table = tables.shard(shard).unwrap();
-            table.write(&Changes::default(), b"mark").unwrap();
-            let in_use = tables.set_aside(shard);
-            assert!(matches!(in_use, Err(TablesError::StillOpen { .. })));
-            drop(table);
-            tables.set_aside(shard).unwrap();
-            assert_eq!(tables.shards().unwrap(), [], "it is moved");
-            tables.set_aside(shard).unwrap();
+            let name = format!("shard-{shard}");
+            let folder = at.path().join(&name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("current"), "1").unwrap();
+            set_aside(at.path(), &folder, &name).unwrap();
+            assert!(!folder.exists(), "it is moved");
         }
         let damaged = at.path().join(DAMAGED);
-        let expected = [
-            "3-shard-0000000000000003",
-            "4-shard-0000000000000004",
-            "5-shard-0000000000000005",
-        ];
-        assert_eq!(names(&damaged), expected);
-        // They survive the next start, and are no tables of a shard.
-        drop(tables);
-        let tables = Tables::open(at.path(), TablesOptions::default()).unwrap();
-        assert_eq!(tables.shards().unwrap(), []);
-        assert_eq!(names(&damaged), expected);
+        assert_eq!(names(&damaged), ["3-shard-3", "4-shard-4", "5-shard-5"]);
+        assert!(damaged.join("3-shard-3/current").exists());
     }
 
     #[test]
