@@ -387,7 +387,7 @@ fn a_damaged_log_that_is_deleted_keeps_the_end_that_it_may_have_had() {
         (Some(log_id(1, 1)), log_id(1, 2)),
     ] {
         run(async {
-            let mut node = Node::new();
+            let node = Node::new();
             let mut log = node.group().await;
             log.save_vote(&Vote::new(3, 1)).await.expect("saved");
             append(&mut log, 1, 0..3).await;
@@ -484,7 +484,7 @@ fn a_group_whose_floor_is_a_whole_term_begins_anew_at_an_index_that_there_can_be
         };
         drop(shortened(&mut node, cut).await);
         let wal = node.log.as_ref().expect("it is open").wal().clone();
-        delete(&wal, 1).await.expect("written");
+        delete(&wal, 1, None).await.expect("written");
         let mark = begin_anew(&wal, 1, 1, 0).await.expect("written");
         let begin = mark.log_id.expect("it has a position");
         assert!(begin > floor_of(3) && begin.index < MAX_NUMBER);

@@ -132,7 +132,8 @@ impl<M: Kind> ReplicaController<M> {
     async fn recover_or_mend(&mut self) -> Result<(), OpenError> {
         match self.recover().await {
             Err(OpenError::Table(what)) if self.services.known_peers.network.is_some() => {
-                self.handle_damage(what);
+                let (shard, services) = (&self.shard, &self.services);
+                self.mending.handle_found(shard, services, what);
                 Ok(())
             }
             recovered => recovered,
@@ -398,7 +399,8 @@ impl<M: Kind> ReplicaController<M> {
                     self.end_leadership().await;
                     self.hand_over().await;
                     self.close().await;
-                    self.handle_damage(what);
+                    let (shard, services) = (&self.shard, &self.services);
+                    self.mending.handle_found(shard, services, what);
                 }
                 () = is_admitted(admitted.as_mut()), if self.waits => {
                     self.waits = false;
@@ -433,7 +435,7 @@ impl<M: Kind> ReplicaController<M> {
     /// A leader wants this node to have a replica.
     async fn accept(&mut self) {
         // What was damaged is damaged until it is mended.
-        if self.group().is_some() || self.is_damaged() {
+        if self.group().is_some() || self.mending.is_damaged(&self.shard) {
             return;
         }
         self.forget_orphan().await;
@@ -465,7 +467,7 @@ impl<M: Kind> ReplicaController<M> {
     async fn look_after(&mut self) {
         // This node has no replica of the shard that runs.
         let Some(group) = self.group() else {
-            match self.is_damaged() {
+            match self.mending.is_damaged(&self.shard) {
                 true => self.mend().await,
                 false => self.forget_orphan().await,
             }
@@ -474,7 +476,7 @@ impl<M: Kind> ReplicaController<M> {
         let standing = group.watch().borrow().clone();
         let unreadable = group.unreadable().filter(|_| !standing.leads);
         self.note_unreadable(unreadable);
-        self.look_after_mending(&group);
+        self.mending.look_after(&self.shard, &group);
         self.led_since = match self.led_since {
             since if standing.leads => since.or(Some(Instant::now())),
             _ => None,

@@ -104,6 +104,25 @@ impl Comparisons {
         self.repeats.0 += 1;
         true
     }
+
+    /// Whether the replica may be made anew now.
+    fn may_heal<M: Kind>(
+        &self,
+        shard: &Shard<M>,
+        services: &NodeServices,
+        voters: &BTreeSet<u64>,
+    ) -> bool {
+        let healed = self.healed;
+        let is_early = healed.is_some_and(|healed| healed.elapsed() < HEAL_AGAIN);
+        let node = shard.routing.node;
+        let known_peers = &services.known_peers;
+        // The others have to do without it for a moment.
+        let are_up = voters
+            .iter()
+            .all(|voter| *voter == node || known_peers.is_up(*voter));
+        // What a child begins with is here only; a replica without a table of its own is its parent's.
+        !is_early && are_up && !shard.is_seeding() && !shard.has_no_table_yet()
+    }
 }
 
 impl<M: Kind> ReplicaController<M> {
@@ -144,7 +163,10 @@ impl<M: Kind> ReplicaController<M> {
                 ));
                 if leads {
                     self.let_another_lead(&group, voters).await;
-                } else if self.may_heal(voters) {
+                } else if self
+                    .comparisons
+                    .may_heal(&self.shard, &self.services, voters)
+                {
                     drop(group);
                     self.heal(own, majority, voters).await;
                 }
@@ -199,20 +221,6 @@ impl<M: Kind> ReplicaController<M> {
         }
     }
 
-    /// Whether the replica may be made anew now.
-    fn may_heal(&self, voters: &BTreeSet<u64>) -> bool {
-        let healed = self.comparisons.healed;
-        let is_early = healed.is_some_and(|healed| healed.elapsed() < HEAL_AGAIN);
-        let node = self.shard.routing.node;
-        let known_peers = &self.services.known_peers;
-        // The others have to do without it for a moment.
-        let are_up = voters
-            .iter()
-            .all(|voter| *voter == node || known_peers.is_up(*voter));
-        // What a child begins with is here only; a replica without a table of its own is its parent's.
-        !is_early && are_up && !self.shard.is_seeding() && !self.shard.has_no_table_yet()
-    }
-
     /// Makes the replica anew from what the leader sends.
     async fn heal(&mut self, own: Digest, majority: Digest, voters: &BTreeSet<u64>) {
         self.comparisons.healed = Some(Instant::now());
@@ -234,7 +242,9 @@ impl<M: Kind> ReplicaController<M> {
             }
             let forgotten = log.delete_group(group).await;
             forgotten.map_err(|error| error.to_string())?;
-            self.clear_table(Tables::remove).await.map(|()| true)
+            let tables = self.services.tables_of::<M>();
+            clear_table(tables, self.shard.number, Tables::remove).await?;
+            Ok(true)
         }
         .await;
         // If it is not emptied, it goes on with what it has.
@@ -246,7 +256,10 @@ impl<M: Kind> ReplicaController<M> {
         match opened {
             Ok(group) => self.serve(group),
             // The next start goes on with what is there: nothing, or what was there.
-            Err(error) => return self.handle_open_error(error),
+            Err(error) => {
+                let (shard, services) = (&self.shard, &self.services);
+                return self.mending.handle_open_error(shard, services, error);
+            }
         }
         if !is_emptied {
             tracing::warn!(
@@ -279,27 +292,28 @@ impl<M: Kind> ReplicaController<M> {
                     "the table of a replica whose log is deleted is set aside: other nodes have to send it"
                 );
                 self.shard.close();
-                let set_aside = self.clear_table(Tables::set_aside).await;
+                let tables = self.services.tables_of::<M>();
+                let set_aside = clear_table(tables, self.shard.number, Tables::set_aside).await;
                 set_aside.map_err(OpenError::Other)?;
                 self.open(Birth::Invited).await
             }
             opened => opened,
         }
     }
+}
 
-    /// Takes the table away. Waits a while for whoever still has it in hand, such as its maintenance.
-    pub(super) async fn clear_table(
-        &self,
-        clear: impl Fn(&Tables, u64) -> Result<(), TablesError>,
-    ) -> Result<(), String> {
-        let number = u64::from(self.shard.number);
-        let end = Instant::now() + TABLE_PATIENCE;
-        loop {
-            match clear(self.services.tables_of::<M>(), number) {
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= end => return Err(error.to_string()),
-                Err(_) => sleep(LOOK_AGAIN).await,
-            }
+/// Takes the table of a shard away. Waits a while for whoever still has it in hand, such as its maintenance.
+pub(super) async fn clear_table(
+    tables: &Tables,
+    shard: ShardNumber,
+    clear: impl Fn(&Tables, u64) -> Result<(), TablesError>,
+) -> Result<(), String> {
+    let end = Instant::now() + TABLE_PATIENCE;
+    loop {
+        match clear(tables, u64::from(shard)) {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() >= end => return Err(error.to_string()),
+            Err(_) => sleep(LOOK_AGAIN).await,
         }
     }
 }

@@ -17,7 +17,6 @@
 //! Deliberately absent: the comparison of replicas (`healing.rs`); damaged logs (`consensus`); a shard of two voters, in which the
 //! other one can commit no entry alone, and a shard of which a majority is damaged: nobody leads these, and a person decides.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,8 +26,10 @@ use tokio::time::Instant;
 
 use crate::kinds::command::Command;
 use crate::kinds::kind::Kind;
+use crate::node::services::NodeServices;
 use crate::placement::controller::{NEWS, ReplicaController};
-use crate::placement::healing::tell;
+use crate::placement::healing::{clear_table, tell};
+use crate::shard::handle::Shard;
 use crate::storage::digest::LogIndex;
 use crate::storage::tables::{Tables, TablesError};
 
@@ -207,108 +208,172 @@ impl Hurt {
     }
 }
 
-impl<M: Kind> ReplicaController<M> {
+impl Mending {
     /// Whether the replica here is closed since it is damaged.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.mending.is_hurt() || self.shard.damage.is_found()
+    pub(super) fn is_damaged<M: Kind>(&self, shard: &Shard<M>) -> bool {
+        self.is_hurt() || shard.damage.is_found()
     }
 
     /// The replica could not be opened.
-    pub(super) fn handle_open_error(&mut self, error: OpenError) {
+    pub(super) fn handle_open_error<M: Kind>(
+        &mut self,
+        shard: &Shard<M>,
+        services: &NodeServices,
+        error: OpenError,
+    ) {
         match error {
-            OpenError::Table(what) => self.handle_damage(what),
-            OpenError::Other(what) => self.shard.tell_damage(&what),
+            OpenError::Table(what) => self.handle_found(shard, services, what),
+            OpenError::Other(what) => shard.tell_damage(&what),
         }
     }
 
     /// The table of the replica here is damaged, and the replica is closed.
-    pub(super) fn handle_damage(&mut self, what: String) {
-        self.shard.tell_damage(&what);
-        if self.services.known_peers.network.is_some() {
-            self.mending.handle_damage(what, Instant::now());
+    pub(super) fn handle_found<M: Kind>(
+        &mut self,
+        shard: &Shard<M>,
+        services: &NodeServices,
+        what: String,
+    ) {
+        shard.tell_damage(&what);
+        if services.known_peers.network.is_some() {
+            self.handle_damage(what, Instant::now());
         }
     }
 
-    /// Makes the replica here anew, if it is damaged and that is possible now.
-    pub(super) async fn mend(&mut self) {
-        let now = Instant::now();
-        let id = (M::STORE, self.shard.number);
-        let node = self.shard.routing.node;
-        let lead = self.services.known_peers.lead_within(id, NEWS);
-        let lead = lead.filter(|(leader, _)| *leader != node);
-        let is_served = lead.is_some();
-        self.set_hurt(is_served && self.mending.is_hurt());
-        let Stage::Hurt(hurt) = &mut self.mending.stage else {
-            return;
-        };
-        let not_before = hurt.not_before;
-        let ready = match lead {
-            None => Err(Wait::Leader),
-            Some(_) if now < not_before => Err(Wait::Pause),
-            Some((_, lead)) if lead.voters.contains(&node) || lead.learners.contains(&node) => {
-                self.may_mend(lead.voters)
-            }
-            Some(_) => Err(Wait::Membership),
-        };
-        let kept = match ready {
-            Ok(voters) => self.kept(&voters, now),
-            Err(wait) => Ok(Err(wait)),
-        };
-        match kept {
-            Ok(Ok(last)) => self.begin_anew(last).await,
-            Ok(Err(wait)) => self.tell_wait(wait),
-            Err(error) => self.fail_to_mend(&error),
-        }
-    }
-
-    /// Whether the replica may be made anew if `voters` have all that is here.
-    fn may_mend(&self, voters: BTreeSet<u64>) -> Result<BTreeSet<u64>, Wait> {
-        let node = self.shard.routing.node;
-        let is_down = |voter: &&u64| **voter != node && !self.services.known_peers.is_up(**voter);
-        if let Some(voter) = voters.iter().find(is_down) {
-            return Err(Wait::Node(*voter));
-        }
-        match self.shard.is_seeding() || !matches!(self.unborn(), Ok(None)) {
-            true => Err(Wait::Split),
-            false => Ok(voters),
-        }
-    }
-
-    /// The last entry of the log here, if enough voters have everything up to it. Asks them again if that is due.
+    /// The last entry of the log here, if the replica may be made anew now: enough voters have everything up to it. Asks
+    /// them again if that is due. `has_origin`: another replica here makes again what this one begins with.
     ///
     /// # Errors
-    /// The log cannot be read.
-    fn kept(
+    /// What it waits for, or that the log cannot be read.
+    fn kept<M: Kind>(
         &mut self,
-        voters: &BTreeSet<u64>,
-        now: Instant,
-    ) -> Result<Result<LogIndex, Wait>, String> {
-        let last = self.services.log.last_index(self.shard.group());
-        let last = LogIndex(last.map_err(|error| error.to_string())?.unwrap_or(0));
-        let comparison = &self.shard.comparison;
-        if comparison.is_kept(last, self.shard.routing.node, voters) {
-            return Ok(Ok(last));
+        shard: &Shard<M>,
+        services: &NodeServices,
+        has_origin: bool,
+    ) -> Result<LogIndex, NotYet> {
+        let now = Instant::now();
+        let node = shard.routing.node;
+        let known = &services.known_peers;
+        let lead = known.lead_within((M::STORE, shard.number), NEWS);
+        let lead = lead.filter(|(leader, _)| *leader != node);
+        let is_served = lead.is_some();
+        shard.stats.is_hurt.store(is_served, Ordering::Relaxed);
+        let Stage::Hurt(hurt) = &mut self.stage else {
+            return Err(NotYet::Waits(Wait::Leader));
+        };
+        let Some((_, lead)) = lead else {
+            return Err(NotYet::Waits(Wait::Leader));
+        };
+        if now < hurt.not_before {
+            return Err(NotYet::Waits(Wait::Pause));
         }
-        if let Stage::Hurt(hurt) = &mut self.mending.stage
-            && hurt.is_question_due(now)
-        {
-            tell::<M>(self.shard.number, &self.services, comparison.stopping());
+        if !lead.voters.contains(&node) && !lead.learners.contains(&node) {
+            return Err(NotYet::Waits(Wait::Membership));
         }
-        Ok(Err(Wait::Voters))
+        let is_down = |voter: &&u64| **voter != node && !known.is_up(**voter);
+        if let Some(voter) = lead.voters.iter().find(is_down) {
+            return Err(NotYet::Waits(Wait::Node(*voter)));
+        }
+        if shard.is_seeding() || has_origin {
+            return Err(NotYet::Waits(Wait::Split));
+        }
+        let last = services.log.last_index(shard.group());
+        let last = last.map_err(|error| NotYet::Failed(error.to_string()))?;
+        let last = LogIndex(last.unwrap_or(0));
+        if shard.comparison.is_kept(last, node, &lead.voters) {
+            return Ok(last);
+        }
+        if hurt.is_question_due(now) {
+            tell::<M>(shard.number, services, shard.comparison.stopping());
+        }
+        Err(NotYet::Waits(Wait::Voters))
     }
 
-    /// The other nodes have all up to the last entry of the log here.
-    async fn begin_anew(&mut self, last: LogIndex) {
-        self.shard.is_written().await;
-        let forgotten = self.services.log.delete_group(self.shard.group()).await;
-        if let Err(error) = forgotten {
-            return self.fail_to_mend(&error.to_string());
+    /// It is tried again, after a longer pause.
+    fn handle_failure<M: Kind>(&mut self, shard: &Shard<M>, error: String) {
+        tracing::error!(
+            store = M::NAME,
+            shard = shard.number,
+            error,
+            "the damaged replica here cannot be made anew for now"
+        );
+        shard.fault.note(&error);
+        self.handle_damage(error, Instant::now());
+    }
+
+    /// Says what the replica waits for, if that has changed.
+    fn tell_wait<M: Kind>(&mut self, shard: &Shard<M>, wait: Wait) {
+        if let Stage::Hurt(hurt) = &mut self.stage
+            && hurt.told.as_ref() != Some(&wait)
+        {
+            tracing::info!(
+                store = M::NAME,
+                shard = shard.number,
+                %wait,
+                damage = hurt.what,
+                "the replica here is damaged, and is to be made anew from the other nodes"
+            );
+            shard.fault.note(&format!("{wait}: {}", hurt.what));
+            hurt.told = Some(wait);
         }
-        // If the process ends here, the next leader that sends something has the table set aside (`open_invited`).
-        if let Err(error) = self.clear_table(Tables::set_aside).await {
-            return self.fail_to_mend(&error);
+    }
+
+    /// Looks how far the replica is that was made anew.
+    pub(super) fn look_after<M: Kind>(&mut self, shard: &Shard<M>, group: &Group<Command>) {
+        let applied = LogIndex(group.applied_mark().index().unwrap_or(0));
+        if self.handle_applied(applied) {
+            shard.stats.mended.fetch_add(1, Ordering::Relaxed);
+            shard.fault.clear();
+            tracing::info!(
+                store = M::NAME,
+                shard = shard.number,
+                "the replica here that was damaged has all again"
+            );
         }
-        match self.open(Birth::Invited).await {
+        let receives = matches!(self.stage, Stage::Receives(_));
+        if receives {
+            let told = "its table was damaged; it receives all from the leader";
+            shard.fault.note(told);
+        }
+        shard.stats.is_hurt.store(receives, Ordering::Relaxed);
+    }
+}
+
+/// Why a replica is not made anew now.
+enum NotYet {
+    Waits(Wait),
+    /// It cannot be.
+    Failed(String),
+}
+
+impl<M: Kind> ReplicaController<M> {
+    /// Makes the replica here anew, if it is damaged and that is possible now.
+    pub(super) async fn mend(&mut self) {
+        if !self.mending.is_hurt() {
+            // A lone node's: nobody else has it.
+            return self.shard.stats.is_hurt.store(false, Ordering::Relaxed);
+        }
+        let has_origin = !matches!(self.unborn(), Ok(None));
+        let kept = self.mending.kept(&self.shard, &self.services, has_origin);
+        let last = match kept {
+            Ok(last) => last,
+            Err(NotYet::Waits(wait)) => return self.mending.tell_wait(&self.shard, wait),
+            Err(NotYet::Failed(error)) => return self.mending.handle_failure(&self.shard, error),
+        };
+        // The other nodes have all up to the last entry of the log here.
+        let opened = async {
+            self.shard.is_written().await;
+            let forgotten = self.services.log.delete_group(self.shard.group()).await;
+            forgotten.map_err(|error| error.to_string())?;
+            // If the process ends here, the next leader that sends something has the table set aside (`open_invited`).
+            let tables = self.services.tables_of::<M>();
+            clear_table(tables, self.shard.number, Tables::set_aside).await?;
+            self.open(Birth::Invited).await.map_err(|error| {
+                self.shard.close();
+                error.to_string()
+            })
+        };
+        match opened.await {
             Ok(group) => {
                 self.mending.handle_sent(last);
                 self.serve(group);
@@ -319,65 +384,8 @@ impl<M: Kind> ReplicaController<M> {
                     "the damaged replica here is rebuilt from the data of the other nodes"
                 );
             }
-            Err(error) => {
-                self.shard.close();
-                self.fail_to_mend(&error.to_string());
-            }
+            Err(error) => self.mending.handle_failure(&self.shard, error),
         }
-    }
-
-    /// It is tried again, after a longer pause.
-    fn fail_to_mend(&mut self, error: &str) {
-        tracing::error!(
-            store = M::NAME,
-            shard = self.shard.number,
-            error,
-            "the damaged replica here cannot be made anew for now"
-        );
-        self.shard.fault.note(error);
-        self.mending.handle_damage(error.to_owned(), Instant::now());
-    }
-
-    /// Says what the replica waits for, if that has changed.
-    fn tell_wait(&mut self, wait: Wait) {
-        if let Stage::Hurt(hurt) = &mut self.mending.stage
-            && hurt.told.as_ref() != Some(&wait)
-        {
-            tracing::info!(
-                store = M::NAME,
-                shard = self.shard.number,
-                %wait,
-                damage = hurt.what,
-                "the replica here is damaged, and is to be made anew from the other nodes"
-            );
-            self.shard.fault.note(&format!("{wait}: {}", hurt.what));
-            hurt.told = Some(wait);
-        }
-    }
-
-    /// Looks how far the replica is that was made anew.
-    pub(super) fn look_after_mending(&mut self, group: &Group<Command>) {
-        let applied = LogIndex(group.applied_mark().index().unwrap_or(0));
-        if self.mending.handle_applied(applied) {
-            self.shard.stats.mended.fetch_add(1, Ordering::Relaxed);
-            self.shard.fault.clear();
-            tracing::info!(
-                store = M::NAME,
-                shard = self.shard.number,
-                "the replica here that was damaged has all again"
-            );
-        }
-        let receives = matches!(self.mending.stage, Stage::Receives(_));
-        if receives {
-            self.shard
-                .fault
-                .note("its table was damaged; it receives all from the leader");
-        }
-        self.set_hurt(receives);
-    }
-
-    fn set_hurt(&self, is_hurt: bool) {
-        self.shard.stats.is_hurt.store(is_hurt, Ordering::Relaxed);
     }
 }
 
