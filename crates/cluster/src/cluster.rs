@@ -71,7 +71,11 @@ impl Cluster {
                 shared,
                 thread: Mutex::new(Some(thread)),
             }),
-            Ok(Err(error)) => Err(error),
+            // Its sockets are closed when it has ended: the address can be used again.
+            Ok(Err(error)) => match thread.join() {
+                Ok(()) => Err(error),
+                Err(_) => Err(StartError::Thread(io::Error::other("it has panicked"))),
+            },
             Err(_) => Err(StartError::Thread(io::Error::other("it has ended"))),
         }
     }

@@ -94,7 +94,7 @@ fn an_old_copy_is_refused_at_every_start() {
         assert!(error.is_old_folder(), "{error}");
         assert!(error.to_string().contains("start 2 of"), "{error}");
         let refusals = |node: &Node| node.cluster.refusals().contains_key("oldFolder");
-        assert!(nodes.iter().any(refusals));
+        eventually("a refusal is counted", || nodes.iter().any(refusals));
     }
     // The folder itself is as good as before.
     nodes.push(again(net, 3, 3, folder).unwrap());
