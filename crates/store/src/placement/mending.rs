@@ -153,6 +153,8 @@ pub(super) struct Mending {
     stage: Stage,
     failures: Failures,
     failed: Option<Instant>,
+    /// The last entry of the log that was deleted, or is about to be.
+    last: LogIndex,
 }
 
 impl Mending {
@@ -177,8 +179,15 @@ impl Mending {
         });
     }
 
-    fn handle_sent(&mut self, last: LogIndex) {
-        self.stage = Stage::Receives(last);
+    /// The log is about to be deleted, which ends with this entry. It is empty if something else has failed when it was deleted
+    /// before.
+    fn handle_deletion(&mut self, last: LogIndex) {
+        self.last = last.max(self.last);
+    }
+
+    /// The replica begins with nothing.
+    fn handle_begun(&mut self) {
+        self.stage = Stage::Receives(self.last);
     }
 
     /// The replica has applied all up to an entry. Whether it is whole now, and was not before.
@@ -259,7 +268,7 @@ impl Mending {
         let is_served = lead.is_some();
         shard.stats.is_hurt.store(is_served, Ordering::Relaxed);
         let Stage::Hurt(hurt) = &mut self.stage else {
-            return Err(NotYet::Waits(Wait::Leader));
+            unreachable!("only of a damaged replica it is asked what the others have");
         };
         let Some((_, lead)) = lead else {
             return Err(NotYet::Waits(Wait::Leader));
@@ -360,6 +369,7 @@ impl<M: Kind> ReplicaController<M> {
             Err(NotYet::Waits(wait)) => return self.mending.tell_wait(&self.shard, wait),
             Err(NotYet::Failed(error)) => return self.mending.handle_failure(&self.shard, error),
         };
+        self.mending.handle_deletion(last);
         // The other nodes have all up to the last entry of the log here.
         let opened = async {
             self.shard.is_written().await;
@@ -375,7 +385,7 @@ impl<M: Kind> ReplicaController<M> {
         };
         match opened.await {
             Ok(group) => {
-                self.mending.handle_sent(last);
+                self.mending.handle_begun();
                 self.serve(group);
                 tracing::warn!(
                     store = M::NAME,
@@ -434,7 +444,11 @@ mod tests {
         mending.handle_damage("a block".to_owned(), Instant::now());
         assert!(mending.is_hurt());
         assert!(!mending.handle_applied(LogIndex(9)), "it is closed");
-        mending.handle_sent(LogIndex(9));
+        // The first attempt has deleted the log, and failed then.
+        mending.handle_deletion(LogIndex(9));
+        mending.handle_damage("a disk".to_owned(), Instant::now());
+        mending.handle_deletion(LogIndex(0));
+        mending.handle_begun();
         assert!(!mending.handle_applied(LogIndex(8)));
         assert!(mending.handle_applied(LogIndex(9)));
         assert!(!mending.handle_applied(LogIndex(10)), "it was before");
