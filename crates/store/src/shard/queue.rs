@@ -37,6 +37,8 @@ struct Waiting<W> {
     patient: VecDeque<(usize, W)>,
     /// When the patient work is taken out even if it is all there is.
     due: Option<Instant>,
+    /// Patient work was put in since the shard last began to wait: more is likely to follow what was taken out last.
+    expects_patient: bool,
     shard: Shard,
     waits: Waits,
     /// `Some`: nothing is taken out yet. What is in it goes before all other work.
@@ -75,7 +77,7 @@ enum Shard {
     Awake,
     /// It waits for any work.
     Idle,
-    /// It waits for work that is not patient, or until the patient work is due.
+    /// It waits for work that is not patient, or until the patient work is due that is there or is expected.
     Patient,
 }
 
@@ -84,7 +86,7 @@ enum Shard {
 enum Found {
     Work,
     Nothing,
-    /// Only patient work, due at this time.
+    /// Only patient work, due at this time, or none yet, and then what comes is due at this time.
     Patient(Instant),
 }
 
@@ -95,6 +97,7 @@ impl<W> RequestQueue<W> {
                 work: VecDeque::new(),
                 patient: VecDeque::new(),
                 due: None,
+                expects_patient: false,
                 shard: Shard::Awake,
                 gate: None,
                 waits: Waits {
@@ -195,6 +198,7 @@ impl<W> RequestQueue<W> {
 
     fn put_last_patient(&self, mut waiting: MutexGuard<'_, Waiting<W>>, work: W, bytes: usize) {
         waiting.patient.push_back((bytes, work));
+        waiting.expects_patient = true;
         // So that it knows until when to wait.
         let wake = waiting.shard == Shard::Idle;
         self.wake(waiting, bytes, wake);
@@ -292,6 +296,10 @@ impl<W> RequestQueue<W> {
         }
         let len = waiting.work.len();
         waiting.waits.look(len, now);
+        if len == 0 && !waiting.patient.is_empty() {
+            // No message has come since: few do.
+            waiting.expects_patient = false;
+        }
         let mut taken = 0;
         let mut count = 0;
         while count < limit
@@ -303,6 +311,14 @@ impl<W> RequestQueue<W> {
         }
         let len = waiting.work.len();
         waiting.waits.leave(len, now);
+        // The acknowledgement of a message comes shortly after the message. It would wake the shard only to have it wait
+        // again, until the acknowledgement is due.
+        if count == 0 && std::mem::take(&mut waiting.expects_patient) {
+            let due = now + PATIENCE;
+            waiting.due = Some(due);
+            waiting.shard = Shard::Patient;
+            return Found::Patient(due);
+        }
         waiting.due = None;
         waiting.shard = if count == 0 {
             Shard::Idle
@@ -441,6 +457,39 @@ mod tests {
         queue.put_patient(3, 10);
         assert_eq!(queue.try_take(2, 1000, now, &mut out), Found::Work);
         assert_eq!(out, [(10, 1), (10, 2), (10, 3)]);
+    }
+
+    #[test]
+    fn while_patient_work_comes_the_shard_waits_for_it_with_a_timer() {
+        let queue = RequestQueue::new();
+        let mut out = Vec::new();
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        // A message, and its acknowledgement while the shard works.
+        queue.put(1, 10);
+        queue.put_patient(2, 10);
+        assert_eq!(queue.try_take(10, 1000, at(0), &mut out), Found::Work);
+        let due = at(0) + PATIENCE;
+        assert_eq!(
+            queue.try_take(10, 1000, at(0), &mut out),
+            Found::Patient(due)
+        );
+        // The next acknowledgement does not wake it, and is taken out at the end of the wait.
+        queue.put_patient(3, 10);
+        assert_eq!(queue.waiting.lock().shard, Shard::Patient);
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Work);
+        assert_eq!(out, [(10, 2), (10, 1), (10, 3)]);
+        // It was alone: nothing more is expected, and the next one says from when on it waits.
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Nothing);
+        queue.put_patient(4, 10);
+        assert_eq!(queue.waiting.lock().shard, Shard::Awake);
+        // Nor is anything after a wait in which nothing came.
+        queue.put(5, 10);
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Work);
+        let end = due + PATIENCE;
+        assert_eq!(queue.try_take(10, 1000, due, &mut out), Found::Patient(end));
+        assert_eq!(queue.try_take(10, 1000, end, &mut out), Found::Nothing);
+        assert_eq!(queue.waiting.lock().shard, Shard::Idle);
     }
 
     #[test]
