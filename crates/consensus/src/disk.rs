@@ -10,8 +10,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use raft_engine::env::{FileSystem, Handle, Permission, WriteExt};
@@ -29,7 +30,12 @@ pub(crate) struct Health {
     ends: Mutex<BTreeMap<LogFile, FileEnd>>,
     /// When the last sync ended.
     synced_at: Mutex<Option<Instant>>,
+    /// The last sync took longer than [`QUICK`].
+    is_slow: AtomicBool,
 }
+
+/// What a sync may take for threads that have other work to write by themselves: as long as they apply entries in one turn.
+const QUICK: Duration = Duration::from_millis(2);
 
 /// Bytes of a file.
 #[derive(Clone, Copy, Default)]
@@ -66,6 +72,15 @@ impl Health {
         let ends = self.ends.lock();
         let synced = ends.iter().filter(|(_, end)| end.synced > Bytes(0));
         synced.map(|(file, end)| (*file, end.synced.0)).collect()
+    }
+
+    /// Whether the last sync was so short that a thread with other work may wait for the next one.
+    pub(crate) fn is_quick(&self) -> bool {
+        !self.is_slow.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_slow(&self, is_slow: bool) {
+        self.is_slow.store(is_slow, Ordering::Relaxed);
     }
 
     /// When the last sync ended; now, if there was none.
@@ -197,6 +212,8 @@ impl Handle for OpenFile {
         }
         let end = Instant::now();
         *self.health.synced_at.lock() = Some(end);
+        self.health
+            .set_slow(end.saturating_duration_since(begin) > QUICK);
         self.health
             .counters
             .synced(end.saturating_duration_since(begin));

@@ -178,7 +178,8 @@ impl Ends {
         is_lower
     }
 
-    fn may_lower(&self, request: &Request) -> bool {
+    /// Whether a request may be one for which [`Self::lower`] says so.
+    pub(crate) fn may_lower(&self, request: &Request) -> bool {
         match request {
             Request::Append(append) => {
                 let noted = self.groups.get(&append.group()).and_then(|end| end.last);

@@ -48,6 +48,10 @@ pub struct GroupOptions {
     pub tail_bytes: usize,
     /// Bytes of commands that are proposed and not yet applied; further ones wait.
     pub in_flight_bytes: usize,
+    /// The thread that the group lives on writes appended entries itself when it has nothing else to do, and cannot do
+    /// anything else meanwhile. It has to call [`Log::write_idle`] before it sleeps: else they are never written. For groups
+    /// that have no other members, which would wait for heartbeats.
+    pub writes_idle: bool,
     /// How often a leader tells the other members that it lives.
     pub heartbeat: Duration,
     /// How long the other members wait for that before they elect another: a random time from the first
@@ -62,6 +66,7 @@ impl Default for GroupOptions {
             keep_bytes: 64 << 20,
             tail_bytes: 2 << 20,
             in_flight_bytes: 16 << 20,
+            writes_idle: false,
             heartbeat: Duration::from_millis(250),
             election: (Duration::from_millis(750), Duration::from_millis(1_500)),
         }
@@ -145,7 +150,8 @@ impl<C: Command> Group<C> {
         let positions = Arc::new(Positions::new(durable.clone()));
         let log = GroupLog::open(id, wal.clone(), positions.clone(), options.tail_bytes)
             .await
-            .map_err(StartError::Log)?;
+            .map_err(StartError::Log)?
+            .with_idle_writes(options.writes_idle);
         check_fit(durable.next_index(), log.span())?;
         let is_below_floor = log.is_below_floor();
         if !is_below_floor {
@@ -232,6 +238,12 @@ impl<C: Command> Group<C> {
             Ok(()) => Ok(Proposal(outcome)),
             Err(fatal) => Err(ProposeError::Stopped(fatal.to_string())),
         }
+    }
+
+    /// The calling thread has something else to do before it sleeps: what groups with [`GroupOptions::writes_idle`] have
+    /// appended is left to the log's thread.
+    pub fn hand_over(&self) {
+        self.wal.queue.hand_over();
     }
 
     /// Where this replica stands, now and at each change.

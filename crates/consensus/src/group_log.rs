@@ -47,6 +47,8 @@ pub(crate) struct GroupLog<C: Command> {
     state: Arc<Mutex<State<C>>>,
     /// Told of each write.
     written: Arc<Notify>,
+    /// As of [`GroupOptions::writes_idle`](crate::GroupOptions::writes_idle).
+    writes_idle: bool,
 }
 
 struct State<C: Command> {
@@ -112,12 +114,26 @@ impl<C: Command> GroupLog<C> {
                 has_failed: false,
             })),
             written: Arc::default(),
+            writes_idle: false,
         };
         if begins_anew || log.holds_only_purged() {
             let afresh = log.state.lock().afresh(group);
             log.wal.change(afresh).await?;
         }
         Ok(log)
+    }
+
+    /// The same log, whose entries the group's thread writes when it is idle.
+    pub(crate) fn with_idle_writes(self, writes_idle: bool) -> Self {
+        Self {
+            writes_idle,
+            ..self
+        }
+    }
+
+    /// As of [`Queue::hand_over`](crate::wal::queue::Queue::hand_over).
+    pub(crate) fn hand_over(&self) {
+        self.wal.queue.hand_over();
     }
 
     /// The group's number.
@@ -290,6 +306,7 @@ impl<C: Command> Clone for GroupLog<C> {
             positions: self.positions.clone(),
             state: self.state.clone(),
             written: self.written.clone(),
+            writes_idle: self.writes_idle,
         }
     }
 }
@@ -401,7 +418,11 @@ impl<C: Command> RaftLogStorage<Types<C>> for GroupLog<C> {
             flushed,
         };
         drop(state);
-        self.wal.push(Request::Append(Box::new(appended)));
+        let request = Request::Append(Box::new(appended));
+        match self.writes_idle {
+            true => self.wal.push_held(request),
+            false => self.wal.push(request),
+        }
         Ok(())
     }
 

@@ -39,6 +39,8 @@ use crate::wal::{Condition, Wal, Writer};
 /// groups that live on are refused.
 pub struct Log {
     wal: Arc<Wal>,
+    /// `None`: a task of a simulation writes.
+    writer: Option<Arc<Mutex<Writer>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     damage: Vec<Finding>,
 }
@@ -55,15 +57,19 @@ impl Log {
     /// The same with other files than the operating system's.
     pub fn open_with(options: &LogOptions, files: Arc<dyn Files>) -> Result<Self, LogError> {
         let (wal, writer, damage) = prepare(options, files)?;
+        let writer = Arc::new(Mutex::new(writer));
+        wal.queue.lend_writer();
+        let of_thread = Arc::clone(&writer);
         let thread = std::thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || writer.run())
+            .spawn(move || Writer::run(&of_thread))
             .map_err(|error| LogError::Io {
                 path: options.directory.clone(),
                 error,
             })?;
         Ok(Self {
             wal,
+            writer: Some(writer),
             thread: Mutex::new(Some(thread)),
             damage,
         })
@@ -83,9 +89,19 @@ impl Log {
         tokio::spawn(writer.run_within(write_time));
         Ok(Self {
             wal,
+            writer: None,
             thread: Mutex::default(),
             damage,
         })
+    }
+
+    /// Writes and syncs what groups with [`GroupOptions::writes_idle`](crate::GroupOptions::writes_idle) have appended,
+    /// unless the log's thread does already. The runtime of such a group calls it before its thread sleeps. Blocks for one
+    /// write.
+    pub fn write_idle(&self) {
+        if let Some(writer) = &self.writer {
+            Writer::write_idle(writer, &self.wal);
+        }
     }
 
     /// Counters and gauges.
@@ -274,6 +290,12 @@ impl Log {
         }
     }
 
+    /// What an idle thread writes with.
+    #[cfg(test)]
+    pub(crate) fn writer(&self) -> &Mutex<Writer> {
+        self.writer.as_ref().expect("it is no simulation's")
+    }
+
     pub(crate) fn wal(&self) -> &Arc<Wal> {
         &self.wal
     }
@@ -287,7 +309,8 @@ impl Log {
         let thread = self.thread.lock().take();
         #[cfg(feature = "simulation")]
         if thread.is_none() {
-            self.wal.forget_requests();
+            // Nobody answers what waits, and it holds the log.
+            drop(self.wal.queue.take_all());
         }
         if let Some(thread) = thread {
             // A panic has ended the process.

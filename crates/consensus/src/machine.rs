@@ -101,6 +101,7 @@ impl<C: Command> Machine<C> {
                 Applied::Done => return Ok(()),
                 Applied::GoOn(next) => {
                     from = next;
+                    self.log.hand_over();
                     tokio::task::yield_now().await;
                 }
                 Applied::Wait(until) => {
@@ -158,6 +159,7 @@ impl<C: Command> RaftStateMachine<Types<C>> for Machine<C> {
             if turn.elapsed() >= TURN {
                 // Nothing that is applied is held back, and the tables can be written.
                 self.flush();
+                self.log.hand_over();
                 tokio::task::yield_now().await;
                 turn = Instant::now();
             }

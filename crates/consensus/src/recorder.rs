@@ -78,6 +78,11 @@ impl Recorder {
         self.ends.lower(requests)
     }
 
+    /// As of [`Ends::may_lower`].
+    pub(crate) fn may_lower(&self, request: &Request) -> bool {
+        self.ends.may_lower(request)
+    }
+
     /// Writes and syncs.
     ///
     /// # Errors

@@ -1,19 +1,22 @@
-//! The log's queue and its thread: what all groups want to write becomes one synced write.
+//! The log and its writers: what all groups want to write becomes one synced write.
+//!
+//! The log's thread writes what is queued, and does what is due beside. An append of a group whose thread has nothing else to do
+//! is written by that thread itself (`Writer::write_idle`): to wake the log's thread and to be woken by it costs more than
+//! the write. It does so only while syncs are quick, and leaves everything but the plain case to the log's thread.
 //!
 //! Invariants: what one group queues is written in that order. At any time at most one write is not
 //! synced, on which `check.rs` relies. A request is answered once, with success only after the
-//! sync. How far the log is synced is written into `ends` as that file's head says. When the disk is full, or the system lacks files or memory, the write is tried again until there is
-//! room, and nothing overtakes it;
-//! after any other failure everything is refused.
+//! sync. How far the log is synced is written into `ends` as that file's head says.
+//! When the disk is full, or the system lacks files or memory, the write is tried again until there is room, and nothing
+//! overtakes it; after any other failure everything is refused.
 
-use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use histogram::Snapshot;
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use raft_engine::{Engine, LogBatch};
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -25,6 +28,9 @@ use crate::record::{Record, Records};
 use crate::recorder::Recorder;
 use crate::request::{Change, Request};
 use crate::stats::LogStats;
+use queue::Queue;
+
+pub(crate) mod queue;
 
 /// How long a write waits for space at first; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -56,19 +62,11 @@ pub(crate) struct Wal {
     /// raft-engine 0.4 reports entries as missing when it deletes files while they are read.
     deletion: RwLock<()>,
     overdue: Mutex<Vec<u64>>,
-    queue: Mutex<Queue>,
-    work: Condvar,
-    #[cfg(feature = "simulation")]
-    task: tokio::sync::Notify,
+    /// What is to be written. Requests are put in by [`Wal::push`].
+    pub(crate) queue: Queue,
     queue_bytes: usize,
     room: Semaphore,
     condition: watch::Sender<Condition>,
-}
-
-#[derive(Default)]
-struct Queue {
-    requests: VecDeque<Request>,
-    closed: bool,
 }
 
 impl Wal {
@@ -87,10 +85,7 @@ impl Wal {
             health,
             deletion: RwLock::new(()),
             overdue: Mutex::default(),
-            queue: Mutex::default(),
-            work: Condvar::new(),
-            #[cfg(feature = "simulation")]
-            task: tokio::sync::Notify::new(),
+            queue: Queue::default(),
             queue_bytes,
             room: Semaphore::new(queue_bytes),
             condition: watch::Sender::new(Condition::Working),
@@ -203,40 +198,30 @@ impl Wal {
 
     /// Queues a request. When the log is closed it is answered at once.
     pub(crate) fn push(&self, request: Request) {
+        self.enqueue(request, false);
+    }
+
+    /// Queues a request that the calling thread writes before it sleeps, if it has nothing else to do until then and the disk
+    /// is quick.
+    pub(crate) fn push_held(&self, request: Request) {
+        self.enqueue(request, self.health.is_quick());
+    }
+
+    fn enqueue(&self, request: Request, may_hold: bool) {
         self.health.counters.asked();
         if let Request::Append(append) = &request {
             let counters = &self.health.counters;
             counters.queued(append.entries(), append.bytes());
         }
-        let mut queue = self.queue.lock();
-        if queue.closed {
-            drop(queue);
+        if let Err(request) = self.queue.put(request, may_hold) {
             self.answer(request, Err(self.refusal()));
-            return;
         }
-        queue.requests.push_back(request);
-        drop(queue);
-        self.wake();
     }
 
     /// Refuses what comes from now on.
     pub(crate) fn close(&self) {
-        self.queue.lock().closed = true;
         self.room.close();
-        self.wake();
-    }
-
-    /// After a simulated crash: nobody answers what waits, and it holds the log.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn forget_requests(&self) {
-        let requests = std::mem::take(&mut self.queue.lock().requests);
-        drop(requests);
-    }
-
-    fn wake(&self) {
-        self.work.notify_one();
-        #[cfg(feature = "simulation")]
-        self.task.notify_one();
+        self.queue.close();
     }
 
     fn permits(&self, bytes: usize) -> u32 {
@@ -285,7 +270,7 @@ impl Wal {
     }
 }
 
-/// The log's thread.
+/// What writes: in the log's thread, or in that of a group.
 pub(crate) struct Writer {
     wal: Arc<Wal>,
     batch: LogBatch,
@@ -313,21 +298,74 @@ impl Writer {
         }
     }
 
-    /// Until the log is closed and all is answered.
-    pub(crate) fn run(mut self) {
-        self.begin_ends();
-        while let Some(requests) = self.next() {
-            let is_idle = requests.is_empty();
-            if !is_idle {
-                self.serve(requests);
+    /// The log's thread, until the log is closed and all is answered.
+    pub(crate) fn run(writer: &Mutex<Self>) {
+        let wal = {
+            let mut writer = writer.lock();
+            writer.begin_ends();
+            writer.wal.clone()
+        };
+        loop {
+            let due = writer.lock().due();
+            wal.queue.sleep(due);
+            let mut writer = writer.lock();
+            let Some(requests) = wal.queue.next(writer.batch_bytes) else {
+                return writer.end_orderly();
+            };
+            // Others may have written meanwhile, so that what was due then is due later.
+            let is_idle = requests.is_empty()
+                && writer
+                    .ends
+                    .idle_due()
+                    .is_some_and(|due| due <= Instant::now());
+            if !requests.is_empty() {
+                writer.serve(requests);
             }
-            if self.is_deletion_due() {
-                self.delete_files();
-            } else if self.ends.is_due(is_idle) {
-                self.write_ends();
+            if writer.is_deletion_due() {
+                writer.delete_files();
+            } else if writer.ends.is_due(is_idle) {
+                writer.write_ends();
             }
         }
-        self.end_orderly();
+    }
+
+    /// The thread of a group is about to sleep: writes what is queued, unless the log's thread does, or has to.
+    pub(crate) fn write_idle(writer: &Mutex<Self>, wal: &Wal) {
+        if !wal.queue.holds() {
+            return;
+        }
+        let Some(mut writer) = writer.try_lock() else {
+            return wal.queue.hand_over();
+        };
+        let requests = wal.queue.take_held(writer.batch_bytes);
+        if requests.is_empty() {
+            // The log's thread has taken them, or they were refused: the log has failed.
+            return;
+        }
+        if !writer.can_write_idle(&requests) {
+            return wal.queue.put_back(requests);
+        }
+        match writer.write_once(&requests) {
+            // On a full disk the log's thread waits, and tries again.
+            Err(error) if is_full(&error) || is_scarce(&error) => {
+                return wal.queue.put_back(requests);
+            }
+            written => {
+                let written = written.map(|()| writer.ends.note(&requests, &wal.health));
+                writer.answer(requests, written);
+            }
+        }
+        wal.queue.expect(writer.due());
+    }
+
+    /// Whether requests are appends behind all others, of which nothing has to be written down before they are answered.
+    fn can_write_idle(&self, requests: &[Request]) -> bool {
+        let is_plain = |request: &Request| {
+            matches!(request, Request::Append(_)) && !self.ends.may_lower(request)
+        };
+        !self.ends.is_wanted_at_once()
+            && self.wal.condition() == Condition::Working
+            && requests.iter().all(is_plain)
     }
 
     /// Before anything is appended: from here on the log has not ended orderly.
@@ -369,7 +407,7 @@ impl Writer {
                     if is_full(&error) {
                         self.wal.set(Condition::Full);
                     }
-                    if self.closed_within(pause) {
+                    if self.wal.queue.closes_within(pause) {
                         return Err(error);
                     }
                     pause = LONGEST_PAUSE.min(pause * 2);
@@ -394,9 +432,8 @@ impl Writer {
     pub(crate) async fn run_within(mut self, write_time: Duration) {
         self.begin_ends();
         loop {
-            let (requests, closed) = {
-                let mut queue = self.wal.queue.lock();
-                (take(&mut queue, self.batch_bytes), queue.closed)
+            let Some(requests) = self.wal.queue.next(self.batch_bytes) else {
+                return self.end_orderly();
             };
             if !requests.is_empty() {
                 tokio::time::sleep(write_time).await;
@@ -404,13 +441,10 @@ impl Writer {
                 if self.purge_at.is_some() {
                     self.delete_files();
                 }
-            } else if closed {
-                self.end_orderly();
-                return;
             } else if self.ends.is_due(true) {
                 self.write_ends();
             } else {
-                self.wal.task.notified().await;
+                self.wal.queue.notified().await;
             }
         }
     }
@@ -418,35 +452,20 @@ impl Writer {
     /// When something is to be done though nothing is asked.
     fn due(&self) -> Option<Instant> {
         let ends = self.ends.idle_due();
-        self.purge_at.into_iter().chain(ends).min()
-    }
-
-    /// Waits for the requests of the next write: none when it is time for something else.
-    fn next(&self) -> Option<Vec<Request>> {
-        let mut queue = self.wal.queue.lock();
-        let due = if queue.requests.is_empty() {
-            self.due()
-        } else {
-            None
+        let purge_at = match self.written >= self.purge_bytes {
+            true => self.purge_at.map(|_| Instant::now()),
+            false => self.purge_at,
         };
-        while queue.requests.is_empty() {
-            if queue.closed {
-                return None;
-            }
-            match due {
-                None => self.wal.work.wait(&mut queue),
-                Some(due) => {
-                    if self.wal.work.wait_until(&mut queue, due).timed_out() {
-                        return Some(Vec::new());
-                    }
-                }
-            }
-        }
-        Some(take(&mut queue, self.batch_bytes))
+        purge_at.into_iter().chain(ends).min()
     }
 
     fn serve(&mut self, requests: Vec<Request>) {
         let written = self.write_all(&requests);
+        self.answer(requests, written);
+    }
+
+    /// Answers requests that were written, or have failed.
+    fn answer(&mut self, requests: Vec<Request>, written: io::Result<()>) {
         match written {
             Ok(()) => {
                 let entries = requests.iter().map(Request::entries).sum();
@@ -482,7 +501,7 @@ impl Writer {
 
     /// Answers these and all that wait: the log is closed.
     fn refuse(&self, requests: Vec<Request>) {
-        let waiting = std::mem::take(&mut self.wal.queue.lock().requests);
+        let waiting = self.wal.queue.take_all();
         for request in requests.into_iter().chain(waiting) {
             self.wal.answer(request, Err(self.wal.refusal()));
         }
@@ -504,7 +523,7 @@ impl Writer {
                     } else if self.wal.health.counters.waited_for_files() {
                         tracing::error!(%error, "the log waits: the system has no files or memory for it");
                     }
-                    if self.closed_within(pause) {
+                    if self.wal.queue.closes_within(pause) {
                         return Err(error);
                     }
                     pause = LONGEST_PAUSE.min(pause * 2);
@@ -512,13 +531,6 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    fn closed_within(&self, pause: Duration) -> bool {
-        let end = Instant::now() + pause;
-        let mut queue = self.wal.queue.lock();
-        while !queue.closed && !self.wal.work.wait_until(&mut queue, end).timed_out() {}
-        queue.closed
     }
 
     fn write_once(&mut self, requests: &[Request]) -> io::Result<()> {
@@ -562,20 +574,11 @@ impl Writer {
     }
 }
 
-fn take(queue: &mut MutexGuard<'_, Queue>, max_bytes: usize) -> Vec<Request> {
-    let mut bytes = 0;
-    let mut requests = Vec::new();
-    while bytes < max_bytes
-        && let Some(request) = queue.requests.pop_front()
-    {
-        bytes += request.bytes();
-        requests.push(request);
-    }
-    requests
-}
-
 /// What a group says when an entry of its cannot be read.
 pub(crate) fn unreadable(group: u64, index: u64, why: &str) -> io::Error {
     let message = format!("group {group}: its log is damaged at or after entry {index}: {why}");
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,6 +174,7 @@ impl Store {
         let part = |(number, given)| Part {
             given,
             listener: Arc::clone(listener),
+            log: Arc::clone(&log),
             node_tasks: (number == 0).then(|| NodeTasks {
                 services: Arc::clone(&services),
                 splits: Arc::clone(&splits),

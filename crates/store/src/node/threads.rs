@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use consensus::Condition;
+use consensus::{Condition, Log};
 use tokio::sync::watch;
 
 use crate::api::error::OpenError;
@@ -29,6 +29,7 @@ pub(crate) struct Part {
     /// The shards that it is given. Those that are there when it begins serve before it is ready.
     pub(crate) given: ThreadStarts,
     pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) log: Arc<Log>,
     pub(crate) node_tasks: Option<NodeTasks>,
     pub(crate) condition: watch::Receiver<Condition>,
     pub(crate) stopping: watch::Receiver<Stop>,
@@ -36,8 +37,10 @@ pub(crate) struct Part {
 
 /// A thread of the store, from the start of its shards to their end.
 pub(crate) fn run(part: Part, ready: impl FnOnce(Result<(), OpenError>)) {
+    let log = Arc::clone(&part.log);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
+        .on_thread_park(move || log.write_idle())
         .max_blocking_threads(4)
         .build();
     let runtime = match runtime {
@@ -56,6 +59,7 @@ impl Part {
         let Self {
             given: ThreadStarts { mut starts, load },
             listener,
+            log: _,
             node_tasks,
             mut condition,
             mut stopping,

@@ -310,6 +310,7 @@ impl<M: Kind> ReplicaController<M> {
         };
         let options = GroupOptions {
             keep: LOG_KEPT,
+            writes_idle: self.services.known_peers.network.is_none(),
             ..GroupOptions::default()
         };
         let group = Group::start(

@@ -234,6 +234,8 @@ impl<M: Kind> Proposer<M> {
             _ = self.condition.changed() => {}
             () = self.shard.queue.take(BATCH, BATCH_BYTES, &mut work) => {}
         }
+        // An earlier batch need not wait until these are proposed.
+        self.group.hand_over();
         let mut taken = Taken {
             requests: Vec::with_capacity(work.len()),
             reads: Vec::new(),
