@@ -1,11 +1,11 @@
 //! The log's folder: whose it is, and in which version.
 //!
-//! `LOCK` is locked by the process that has the log open, `FORMAT` says the version, `entries` holds
+//! `LOCK` is locked by the process that has the log open, `FORMAT` with its copy says the version, `entries` holds
 //! raft-engine's files, `ends` says how far they go (`ends.rs`). `damaged` holds the files of logs that were damaged
 //! (`mend.rs`).
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ const FORMAT_PREFIX: &str = "heraldmq log, version ";
 
 const LOCK_NAME: &str = "LOCK";
 const FORMAT_NAME: &str = "FORMAT";
-const NEW_FORMAT_NAME: &str = "FORMAT.new";
+const UNFINISHED_FORMAT: &str = "FORMAT.new";
 
 /// A folder that is ours, for as long as this lives.
 pub(crate) struct Folder {
@@ -58,6 +58,11 @@ impl Folder {
         entries(&self.path)
     }
 
+    /// Writes `FORMAT` or its copy again if one of them is damaged or missing.
+    pub(crate) fn repair(&self) -> durable_file::Repair {
+        durable_file::repair(&self.path.join(FORMAT_NAME), is_of_a_version)
+    }
+
     /// Makes the names of the engine's files durable; it does so itself for all but the first.
     pub(crate) fn sync_entries(&self) -> io::Result<()> {
         sync_folder(&self.entries())
@@ -65,6 +70,7 @@ impl Folder {
 
     fn check_format(&self) -> Result<(), LogError> {
         if is_ours(&self.path)? {
+            self.repair();
             return Ok(());
         }
         self.write_format().map_err(|error| LogError::Io {
@@ -73,14 +79,9 @@ impl Folder {
         })
     }
 
-    /// Makes an empty folder ours. Written aside first, so that `FORMAT` is never half there.
+    /// Makes an empty folder ours.
     fn write_format(&self) -> io::Result<()> {
-        let new = self.path.join(NEW_FORMAT_NAME);
-        let mut file = create(&new)?;
-        file.write_all(FORMAT.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(new, self.path.join(FORMAT_NAME))?;
-        sync_folder(&self.path)
+        durable_file::write(&self.path.join(FORMAT_NAME), FORMAT.as_bytes())
     }
 }
 
@@ -99,15 +100,22 @@ fn entries(path: &Path) -> PathBuf {
 /// Whether a folder is a log's. False: it holds nothing.
 fn is_ours(path: &Path) -> Result<bool, LogError> {
     let format = path.join(FORMAT_NAME);
-    match fs::read(&format) {
-        Ok(found) if found == FORMAT.as_bytes() => Ok(true),
-        Ok(found) => Err(other_format(path, &found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_foreign(path),
+    match durable_file::read(&format, is_of_a_version) {
+        Ok(Some(found)) if found.bytes == FORMAT.as_bytes() => Ok(true),
+        Ok(Some(found)) => Err(other_format(path, &found.bytes)),
+        Ok(None) => refuse_foreign(path),
         Err(error) => Err(LogError::Io {
             path: format,
             error,
         }),
     }
+}
+
+/// Whether the bytes are those of some version: a log of a later one is not taken for one of this version, whatever the copy says.
+fn is_of_a_version(bytes: &[u8]) -> bool {
+    let text = str::from_utf8(bytes).ok();
+    let number = text.and_then(|text| text.strip_prefix(FORMAT_PREFIX)?.strip_suffix('\n'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 fn other_format(path: &Path, found: &[u8]) -> LogError {
@@ -128,7 +136,7 @@ fn refuse_foreign(path: &Path) -> Result<bool, LogError> {
     };
     for entry in fs::read_dir(path).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if name != LOCK_NAME && name != NEW_FORMAT_NAME {
+        if name != LOCK_NAME && name != UNFINISHED_FORMAT {
             return Err(LogError::Foreign {
                 path: path.to_owned(),
             });

@@ -6,9 +6,11 @@ pub(crate) mod spoken;
 pub(crate) mod stamps;
 
 /// The names of all files that this crate keeps in a data folder. They are those of a member: a node that begins anew needs none.
-pub const FILES: [&str; 4] = [
+pub const FILES: [&str; 6] = [
     record::RECORD,
     record::ADDRESS,
     stamps::STAMPS,
+    record::RECORD_COPY,
+    stamps::STAMPS_COPY,
     spoken::SPOKEN,
 ];

@@ -4,6 +4,8 @@
 //! "HMQCLUST"   format (4, big-endian)   CRC-32 of the rest (4)   Record, as postcard writes it
 //! ```
 //!
+//! It has a copy beside it (`durable_file`), since the node is no member without it.
+//!
 //! Invariant: it is replaced as a whole and synced, so there is always an old one or a new one.
 
 use std::collections::BTreeSet;
@@ -19,6 +21,8 @@ use crate::members::list::{EVICTED_LIMIT, Place};
 
 /// The file in a data folder that says which cluster its node belongs to.
 pub const RECORD: &str = "cluster";
+/// The copy of it.
+pub(crate) const RECORD_COPY: &str = "cluster.copy";
 const FORMAT: u32 = 1;
 const SEALED: Sealed = Sealed {
     magic: b"HMQCLUST",
@@ -112,11 +116,19 @@ impl RecordFile {
 
     /// `None`: there is no file.
     pub(crate) fn read(&self, node: u64, env: &str) -> Result<Option<Record>, RecordError> {
-        let Some(body) = SEALED.read(&self.path)? else {
+        let Some(found) = SEALED.read_with_copy(&self.path)? else {
             return Ok(None);
         };
-        let record: Record =
-            postcard::from_bytes(&body).map_err(|_| RecordError::Damaged(self.path.clone()))?;
+        let record: Record = postcard::from_bytes(&found.body)
+            .map_err(|_| RecordError::Damaged(self.path.clone()))?;
+        // An earlier version may have emptied the folder of another node, and left the copy.
+        if found.is_of_copy && record.node != node {
+            return match self.path.exists() {
+                true => Err(RecordError::Damaged(self.path.clone())),
+                false => Ok(None),
+            };
+        }
+        SEALED.repair(&self.path);
         if record.env != env {
             return Err(RecordError::OtherEnv(self.path.clone(), record.env));
         }
@@ -129,7 +141,7 @@ impl RecordFile {
     /// Replaces the file, and returns when that is on the disk.
     pub(crate) fn write(&self, record: &Record) -> Result<(), RecordError> {
         let body = postcard::to_stdvec(record).expect("a record can be written");
-        SEALED.write(&self.path, &body)
+        SEALED.write_with_copy(&self.path, &body)
     }
 
     /// Notes where the node is from now on. Returns where it was before, if that is known and another place.
@@ -155,11 +167,11 @@ impl RecordFile {
 /// The file cannot be read or written, or as many nodes have been evicted as can be remembered.
 pub fn evict_others(folder: &Path) -> Result<Vec<u64>, RecordError> {
     let file = RecordFile::new(folder);
-    let Some(body) = SEALED.read(&file.path)? else {
+    let Some(found) = SEALED.read_with_copy(&file.path)? else {
         return Ok(Vec::new());
     };
     let mut record: Record =
-        postcard::from_bytes(&body).map_err(|_| RecordError::Damaged(file.path.clone()))?;
+        postcard::from_bytes(&found.body).map_err(|_| RecordError::Damaged(file.path.clone()))?;
     let node = record.node;
     let others: BTreeSet<u64> = record.members.iter().map(|place| place.node).collect();
     let others: Vec<u64> = others.into_iter().filter(|other| *other != node).collect();
@@ -182,6 +194,13 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// What a file with a copy holds.
+pub(crate) struct Found {
+    pub(crate) body: Vec<u8>,
+    /// The file is damaged or missing.
+    is_of_copy: bool,
+}
+
 /// A kind of file that shows what it is and whether it is damaged.
 pub(crate) struct Sealed {
     pub(crate) magic: &'static [u8; 8],
@@ -196,6 +215,32 @@ impl Sealed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(RecordError::Io(path.to_owned(), error)),
         }
+    }
+
+    /// What the file holds, or its copy, if the file is damaged or missing. `None`: there is neither. Changes nothing.
+    pub(crate) fn read_with_copy(&self, path: &Path) -> Result<Option<Found>, RecordError> {
+        let found = durable_file::read(path, |bytes| self.is_whole(bytes));
+        let found = found.map_err(|error| RecordError::Io(path.to_owned(), error))?;
+        let opened = found.map(|found| {
+            self.open(path, &found.bytes).map(|body| Found {
+                body,
+                is_of_copy: found.is_of_copy,
+            })
+        });
+        opened.transpose()
+    }
+
+    /// A file of a later format is never taken for a damaged one of this format.
+    fn is_whole(&self, bytes: &[u8]) -> bool {
+        !matches!(
+            self.open(Path::new(""), bytes),
+            Err(RecordError::Damaged(_))
+        )
+    }
+
+    /// Writes the file or its copy again if one of them is damaged or missing.
+    pub(crate) fn repair(&self, path: &Path) {
+        durable_file::repair(path, |bytes| self.is_whole(bytes));
     }
 
     fn open(&self, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, RecordError> {
@@ -216,6 +261,12 @@ impl Sealed {
     /// Replaces the file, and returns when that is on the disk.
     pub(crate) fn write(&self, path: &Path, body: &[u8]) -> Result<(), RecordError> {
         let written = replace(path, &self.seal(body));
+        written.map_err(|error| RecordError::Io(path.to_owned(), error))
+    }
+
+    /// Replaces the file and its copy, and returns when that is on the disk.
+    pub(crate) fn write_with_copy(&self, path: &Path, body: &[u8]) -> Result<(), RecordError> {
+        let written = durable_file::write(path, &self.seal(body));
         written.map_err(|error| RecordError::Io(path.to_owned(), error))
     }
 
@@ -277,7 +328,12 @@ mod tests {
             file.write(&record).unwrap();
             assert!(file.read(1, "Test").unwrap() == Some(record.clone()));
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let names = fs::read_dir(folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(
+            names.collect::<BTreeSet<_>>(),
+            [RECORD, RECORD_COPY].map(str::to_owned).into()
+        );
     }
 
     #[test]
@@ -292,6 +348,42 @@ mod tests {
                 assert!(file.read(1, "Test").is_err(), "{at}");
             }
         }
+    }
+
+    #[test]
+    fn a_damaged_or_lost_file_is_read_from_its_copy_and_written_again() {
+        let (folder, file) = file();
+        file.write(&record()).unwrap();
+        let whole = fs::read(&file.path).unwrap();
+        for name in [RECORD, RECORD_COPY] {
+            let damaged = folder.path().join(name);
+            // A format that seems to be a later one is refused.
+            for at in (0..8).chain(12..whole.len()) {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 0x10;
+                fs::write(&damaged, bytes).unwrap();
+                assert!(
+                    file.read(1, "Test").unwrap() == Some(record()),
+                    "{name} {at}"
+                );
+                assert_eq!(fs::read(&damaged).unwrap(), whole, "{name} {at}");
+            }
+            fs::remove_file(&damaged).unwrap();
+            assert!(file.read(1, "Test").unwrap() == Some(record()));
+            assert_eq!(fs::read(&damaged).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn a_copy_of_another_node_is_no_record_of_this_one() {
+        let (_folder, file) = file();
+        file.write(&record()).unwrap();
+        fs::remove_file(&file.path).unwrap();
+        assert!(file.read(2, "Test").unwrap().is_none());
+        assert!(!file.path.exists());
+        fs::write(&file.path, b"x").unwrap();
+        let error = file.read(2, "Test").err().unwrap();
+        assert!(matches!(error, RecordError::Damaged(_)), "{error}");
     }
 
     #[test]

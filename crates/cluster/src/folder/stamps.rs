@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::folder::record::{RecordError, Sealed};
 
 pub(crate) const STAMPS: &str = "cluster.stamps";
+/// The copy of the file: without the stamps the folder would seem to be of an earlier version.
+pub(crate) const STAMPS_COPY: &str = "cluster.stamps.copy";
 const SEALED: Sealed = Sealed {
     magic: b"HMQSTAMP",
     format: 1,
@@ -245,8 +247,10 @@ impl StampFile {
 
     /// Without a file there is nothing yet: an earlier version wrote the folder.
     pub(crate) fn read(&self) -> Result<Stamps, RecordError> {
-        let body = SEALED.read(&self.path)?;
-        let stamps = body.map(|body| postcard::from_bytes(&body)).transpose();
+        SEALED.repair(&self.path);
+        let found = SEALED.read_with_copy(&self.path)?;
+        let stamps = found.map(|found| postcard::from_bytes(&found.body));
+        let stamps = stamps.transpose();
         let stamps = stamps.map_err(|_| RecordError::Damaged(self.path.clone()))?;
         Ok(stamps.unwrap_or_default())
     }
@@ -272,7 +276,7 @@ impl StampFile {
     /// Replaces the file, and returns when that is on the disk.
     pub(crate) fn write(&self, stamps: &Stamps) -> Result<(), RecordError> {
         let body = postcard::to_stdvec(stamps).expect("stamps can be written");
-        SEALED.write(&self.path, &body)
+        SEALED.write_with_copy(&self.path, &body)
     }
 }
 

@@ -303,7 +303,9 @@ fn a_start_without_stamps_is_taken_once() {
     let mut nodes = start(net, 2);
     let folder = stop(nodes.pop().unwrap());
     // As an earlier version has left them.
-    fs::remove_file(folder.path().join("cluster.stamps")).unwrap();
+    for name in ["cluster.stamps", "cluster.stamps.copy"] {
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
     nodes[0].cluster.shared.stamps.lock().retain(|_| false);
     let old = copy(folder.path());
     nodes.push(again(net, 2, 2, folder).unwrap());

@@ -41,8 +41,31 @@ fn a_log_of_another_version_is_refused() {
     let error = Log::open(&scratch.options()).err().expect("refused");
     assert!(matches!(&error, LogError::Version { found, .. } if found.ends_with("version 2")));
     fs::write(&format, "something else").expect("written");
+    fs::remove_file(scratch.path().join("FORMAT.copy")).expect("removed");
     let error = Log::open(&scratch.options()).err().expect("refused");
     assert!(matches!(error, LogError::Foreign { .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_format_is_written_again_from_its_copy() {
+    let scratch = Scratch::new();
+    drop(Log::open(&scratch.options()).expect("the log opens"));
+    let format = scratch.path().join("FORMAT");
+    let copy = scratch.path().join("FORMAT.copy");
+    let whole = fs::read(&format).expect("read");
+    for (damaged, bytes) in [
+        (&format, Some("something else")),
+        (&format, None),
+        (&copy, Some("")),
+        (&copy, None),
+    ] {
+        match bytes {
+            Some(bytes) => fs::write(damaged, bytes).expect("written"),
+            None => fs::remove_file(damaged).expect("removed"),
+        }
+        drop(Log::open(&scratch.options()).expect("the log opens"));
+        assert_eq!(fs::read(damaged).expect("read"), whole, "{bytes:?}");
+    }
 }
 
 #[test]

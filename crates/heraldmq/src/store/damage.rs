@@ -94,6 +94,8 @@ impl FileKind {
 
     /// That of a file, by its path in the data folder.
     fn of(path: &str) -> Self {
+        // A copy is of the same kind as what it is a copy of.
+        let path = path.strip_suffix(".copy").unwrap_or(path);
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let extension = Path::new(name).extension().and_then(|e| e.to_str());
         let is_in_shard = folder.rsplit('/').next().is_some_and(is_shard);
@@ -527,6 +529,8 @@ mod tests {
             ("incarnation", FileKind::Slots),
             ("cluster", FileKind::Cluster),
             ("cluster.stamps", FileKind::Cluster),
+            ("inbox/FORMAT.copy", FileKind::Text),
+            ("cluster.stamps.copy", FileKind::Cluster),
             ("reserve", FileKind::Other),
             ("inbox/shard-0000000000000003/version", FileKind::Other),
         ] {

@@ -3,6 +3,7 @@
 //! ```text
 //! FORMAT        what this is, the node's identifier, and    written last of a first start, and when the node joins a
 //!               the seed of the hash of names              cluster: then it has that of the cluster
+//! FORMAT.copy   the same                                     written before FORMAT is replaced (`durable_file`)
 //! LOCK          locked by the process that has it open
 //! incarnation   how often it was opened                      synced at each open
 //! alive         Unix time in ms, of the last second lived    unsynced, each second
@@ -36,9 +37,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::{error, fmt};
 
+use durable_file::Repair;
 use parking_lot::Mutex;
+use store_state::api::StoreId;
 use store_state::{Level, NameHash};
 
+use crate::storage::map;
 use durable::open_or_make;
 pub(crate) use durable::{create, make_directory, sync_directory};
 use format::{
@@ -120,6 +124,7 @@ impl Folder {
         make_directory(&root).map_err(io)?;
         refuse_foreign(&root)?;
         let lock = lock(&root)?;
+        format::repair(&root);
         let label = match read_format(&root, DATA_FOLDER)? {
             Some(label) => label,
             None => begin(&root, new_node)?,
@@ -343,6 +348,24 @@ impl Folder {
         durable::write_whole(&path, b"").map_err(|reason| FolderError::io(&path, reason))
     }
 
+    /// Reads the small files of the folder and of its stores again, and writes those that are damaged or missing from their copies, and the
+    /// other way round. Returns what was found, file by file. Blocks.
+    pub(crate) fn repair(&self) -> Vec<Repair> {
+        // Held, so that nobody replaces the file meanwhile.
+        let _format = self.format.lock();
+        let mut found = vec![format::repair(&self.root)];
+        for store in StoreId::ALL {
+            let name = store.name();
+            if made(&self.root, name).exists() {
+                let place = last_place(&self.root, name);
+                let folder = place.unwrap_or_else(|| self.root.join(name));
+                found.push(format::repair(&folder));
+                found.push(map::repair(&folder));
+            }
+        }
+        found
+    }
+
     /// The space that is kept for times when there is none.
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.reserve
@@ -364,6 +387,7 @@ impl Folder {
     /// It belongs to another node or store, or holds other things; this node has made the store before and
     /// it is not there; or it cannot be read or written.
     pub fn store(&self, name: &str, elsewhere: Option<&Path>) -> Result<PathBuf, FolderError> {
+        format::repair(&place_of(&self.root, name, elsewhere));
         let (path, is_there) = find_store(&self.root, self.node, name, elsewhere)?;
         let made = made(&self.root, name);
         if !is_there {
@@ -389,6 +413,11 @@ impl Folder {
     }
 }
 
+/// Where the folder of a store is.
+fn place_of(root: &Path, name: &str, elsewhere: Option<&Path>) -> PathBuf {
+    elsewhere.map_or_else(|| root.join(name), Path::to_owned)
+}
+
 /// The folder of a store, and whether it is there.
 ///
 /// # Errors
@@ -399,7 +428,7 @@ fn find_store(
     name: &str,
     elsewhere: Option<&Path>,
 ) -> Result<(PathBuf, bool), FolderError> {
-    let folder = elsewhere.map_or_else(|| root.join(name), Path::to_owned);
+    let folder = place_of(root, name, elsewhere);
     match read_format(&folder, &what(name))? {
         Some(found) if found.node == node => Ok((folder, true)),
         Some(found) => Err(FolderError::OtherNode {
@@ -525,7 +554,7 @@ fn raise_incarnation(root: &Path) -> Result<u64, FolderError> {
 fn refuse_foreign(folder: &Path) -> Result<(), FolderError> {
     let io = |reason| FolderError::io(folder, reason);
     // The folder of a node that has left was the broker's, and has only files of people beside what the emptying leaves.
-    if folder.join(FORMAT_FILE).exists() || left::has_left(folder) {
+    if format::is_there(folder) || left::has_left(folder) {
         return Ok(());
     }
     for entry in fs::read_dir(folder).map_err(io)? {

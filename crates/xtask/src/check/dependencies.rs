@@ -60,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // With threads, sockets, files or clocks.
     ("config", &["mqtt-proto"]),
     ("host", &[]),
+    ("durable-file", &[]),
     ("profiler", &[]),
     ("http-client", &[]),
     ("postgres-client", &["http-client"]),
@@ -80,12 +81,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "postgres-client",
         ],
     ),
-    ("consensus", &["histogram"]),
+    ("consensus", &["durable-file", "histogram"]),
     (
         "store",
         &[
             "consensus",
             "control",
+            "durable-file",
             "histogram",
             "mqtt-session",
             "peer-protocol",
@@ -94,7 +96,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("split-script", &["store", "store-state"]),
-    ("cluster", &["transport"]),
+    ("cluster", &["durable-file", "transport"]),
     (
         "admin",
         &[

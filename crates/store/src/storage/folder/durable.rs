@@ -2,38 +2,19 @@
 //!
 //! Invariant: when a function here returns, what it wrote is on disk, name included.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+pub(crate) use durable_file::create;
+pub(super) use durable_file::{UNFINISHED, write_whole};
 
 /// What is stored is nobody's but the broker's: its files are for their owner only.
 const PRIVATE_FILE: u32 = 0o600;
 
 /// The same for directories.
 const PRIVATE_DIRECTORY: u32 = 0o700;
-
-/// Puts `bytes` at `path`, replacing what was there. Needs `path` with a `.new` added for itself.
-///
-/// # Errors
-/// What the system says; `path` then holds its old content or the new one, never a part.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(UNFINISHED);
-    let mut file = create(&unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)?;
-    sync_directory(path.parent().unwrap_or(Path::new("/")))
-}
-
-/// Opens a new or empty file for writing, which only its owner may read.
-///
-/// # Errors
-/// What the system says.
-pub(crate) fn create(path: impl AsRef<Path>) -> io::Result<File> {
-    private().truncate(true).open(path)
-}
 
 /// Opens a file for reading and writing. If there is none, one is made that only its owner may read.
 ///
@@ -48,9 +29,6 @@ fn private() -> OpenOptions {
     options.write(true).create(true).mode(PRIVATE_FILE);
     options
 }
-
-/// What the name of a file ends with until it is written.
-pub(super) const UNFINISHED: &str = ".new";
 
 /// Makes a directory and those above it that are missing, for their owner only, each one's name on disk at
 /// return.

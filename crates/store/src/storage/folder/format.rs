@@ -14,16 +14,19 @@
 //! shard was split in it: programs that know of no splits would take half of a shard for the whole. From 4 on the number is the
 //! highest level of its shards (`store_state::Level`), and all else is as in format 2.
 //!
-//! Invariant: the first line of every later format has the same form, so that its number can be told.
+//! The file has a copy (`durable_file`), since nothing in the folder can be used without it.
+//!
+//! Invariant: the first line of every later format has the same form, so that its number can be told, and the last line is a checksum of
+//! those before it.
 
 use std::path::Path;
-use std::{fs, io};
 
+use durable_file::Repair;
 use xxhash_rust::xxh3::xxh3_64;
 
 use store_state::Level;
 
-use super::{FolderError, durable};
+use super::FolderError;
 
 /// The newest format this program knows.
 const NEWEST: u32 = Level::NEWEST.0;
@@ -46,15 +49,16 @@ pub(super) struct Label {
     pub(super) seed: u64,
 }
 
-/// Reads what a folder is; `None` if there is no `FORMAT` file.
+/// Reads what a folder is, from the copy if the file is damaged or missing; `None` if there is no `FORMAT` file. Changes nothing.
 ///
 /// # Errors
 /// It cannot be read, is damaged, of a newer format, or of a folder of another kind than `what`.
 pub(super) fn read(folder: &Path, what: &str) -> Result<Option<Label>, FolderError> {
     let path = folder.join(FORMAT_FILE);
-    let bytes = match fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|reason| FolderError::io(&path, reason))?,
+    let found = durable_file::read(&path, is_whole);
+    let bytes = match found.map_err(|reason| FolderError::io(&path, reason))? {
+        None => return Ok(None),
+        Some(found) => found.bytes,
     };
     let damaged = || FolderError::Damaged { path: path.clone() };
     let text = str::from_utf8(&bytes).map_err(|_| damaged())?;
@@ -89,13 +93,42 @@ pub(super) fn read(folder: &Path, what: &str) -> Result<Option<Label>, FolderErr
     Ok(Some(label))
 }
 
-/// Writes the file; it is on disk at return.
+/// Whether the folder has the file, or its copy.
+pub(super) fn is_there(folder: &Path) -> bool {
+    let path = folder.join(FORMAT_FILE);
+    path.exists() || durable_file::copy_of(&path).exists()
+}
+
+/// Writes the file or its copy again if one of them is damaged or missing. The folder is this process's.
+pub(super) fn repair(folder: &Path) -> Repair {
+    durable_file::repair(&folder.join(FORMAT_FILE), is_whole)
+}
+
+/// Whether the bytes of a file are those that were written. A folder of a newer format is never taken for one of an older format,
+/// whatever its copy says.
+fn is_whole(bytes: &[u8]) -> bool {
+    let text = str::from_utf8(bytes).ok();
+    if text
+        .and_then(first_line)
+        .is_some_and(|(_, format)| format > NEWEST)
+    {
+        return true;
+    }
+    let lines = text.and_then(|text| text.rfind("check ").and_then(|at| text.get(..at)));
+    lines.is_some_and(|lines| format!("{lines}{}", check_line(lines)).as_bytes() == bytes)
+}
+
+fn check_line(lines: &str) -> String {
+    format!("check {:016x}\n", xxh3_64(lines.as_bytes()))
+}
+
+/// Writes the file and its copy; they are on disk at return.
 ///
 /// # Errors
 /// It cannot be written.
 pub(super) fn write(folder: &Path, what: &str, label: Label) -> Result<(), FolderError> {
     let path = folder.join(FORMAT_FILE);
-    durable::write_whole(&path, render(what, label).as_bytes())
+    durable_file::write(&path, render(what, label).as_bytes())
         .map_err(|reason| FolderError::io(&path, reason))
 }
 
@@ -105,8 +138,8 @@ fn render(what: &str, label: Label) -> String {
     if format != UNSEEDED {
         lines += &format!("names {seed:016x}\n");
     }
-    let check = xxh3_64(lines.as_bytes());
-    format!("{lines}check {check:016x}\n")
+    lines += &check_line(&lines);
+    lines
 }
 
 /// What the folder is, and its format.

@@ -14,6 +14,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use durable_file::COPY;
+
 use super::durable::{UNFINISHED, sync_directory, write_whole};
 use super::format::{FORMAT_FILE, read as read_format};
 use super::reserve::RESERVE;
@@ -122,8 +124,7 @@ impl Emptying<'_> {
             self.file(root, name)?;
         }
         self.sync(root)?;
-        self.file(root, FORMAT_FILE)?;
-        self.sync(root)
+        self.format(root)
     }
 
     /// The stores that the node has made, wherever they are.
@@ -151,6 +152,13 @@ impl Emptying<'_> {
                 self.whole(&folder.join(&name))?;
             }
         }
+        self.sync(folder)?;
+        self.format(folder)
+    }
+
+    /// `FORMAT`, and before it the copy.
+    fn format(&mut self, folder: &Path) -> Result<(), FolderError> {
+        self.file(folder, &format!("{FORMAT_FILE}{COPY}"))?;
         self.sync(folder)?;
         self.file(folder, FORMAT_FILE)?;
         self.sync(folder)

@@ -92,11 +92,51 @@ fn a_newer_format_is_refused_with_both_numbers() {
 }
 
 #[test]
+fn a_damaged_or_lost_format_is_written_again_from_its_copy() {
+    let at = scratch();
+    let folder = Folder::open(at.path()).unwrap();
+    let node = folder.node();
+    let store = folder.store("inbox", None).unwrap();
+    drop(folder);
+    for folder in [at.path(), &store] {
+        let whole = fs::read(folder.join("FORMAT")).unwrap();
+        for name in ["FORMAT", "FORMAT.copy"] {
+            let path = folder.join(name);
+            let check = || {
+                let folder = Folder::open(at.path()).unwrap();
+                assert_eq!(folder.node(), node);
+                assert_eq!(folder.store("inbox", None).unwrap(), store);
+                assert_eq!(fs::read(&path).unwrap(), whole);
+            };
+            check();
+            for bit in 0..whole.len() * 8 {
+                flip(&path, bit);
+                check();
+            }
+            fs::remove_file(&path).unwrap();
+            check();
+        }
+    }
+}
+
+#[test]
+fn a_view_reads_the_copy_of_a_damaged_format_and_changes_nothing() {
+    let at = scratch();
+    let node = Folder::open(at.path()).unwrap().node();
+    let path = at.path().join("FORMAT");
+    flip(&path, 3);
+    let damaged = fs::read(&path).unwrap();
+    assert_eq!(FolderView::open(at.path()).unwrap().node(), node);
+    assert_eq!(fs::read(&path).unwrap(), damaged);
+}
+
+#[test]
 fn any_flipped_bit_in_format_is_noticed() {
     let at = scratch();
     drop(Folder::open(at.path()).unwrap());
     let path = at.path().join("FORMAT");
     let whole = fs::read(&path).unwrap();
+    fs::write(at.path().join("FORMAT.copy"), "").unwrap();
     for bit in 0..whole.len() * 8 {
         flip(&path, bit);
         Folder::open(at.path()).unwrap_err();
