@@ -745,6 +745,7 @@ fn store_options(config: &Config, clustered: Option<&Arc<Clustered>>) -> store::
             .cluster_config
             .compare_replicas
             .unwrap_or(Duration::ZERO),
+        scrub_every: config.store.scrub.unwrap_or(Duration::ZERO),
         cluster: clustered.map(|clustered| store::Cluster {
             founds: clustered.founds(),
             accepts_folder: clustered.accepts_folder(),

@@ -18,7 +18,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use store::{AWAY_DAYS, ShardCost, ShardInfo, ShardStats, StoreStats, Verdict};
+use store::{AWAY_DAYS, ScrubStats, ShardCost, ShardInfo, ShardStats, StoreStats, Verdict};
 use store_state::api::{PerStore, StoreId};
 use telemetry::Counts;
 
@@ -1098,6 +1098,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
     }
     let help = "Places in the log that were damaged or missing when the node started; it goes on with the rest";
     gauge(encoder, "store_log_damage", help, None, log.damage.0)?;
+    encode_scrub(encoder, &stats.scrub)?;
     let unit = Some(&Unit::Seconds);
     let help = "Time spent in syncs of the log";
     let metric = encoder.encode_descriptor("store_log_sync", help, unit, MetricType::Counter)?;
@@ -1219,6 +1220,35 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
             let labels = [("store", store.name())];
             ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
+    }
+    Ok(())
+}
+
+/// What was read again on the disk, and what was found.
+fn encode_scrub(encoder: &mut DescriptorEncoder<'_>, scrub: &ScrubStats) -> Encoded {
+    let help = "Bytes read again on the disk to find damage";
+    let unit = Some(&Unit::Bytes);
+    counter(encoder, "store_scrub_read", help, unit, scrub.bytes.0)?;
+    let help = "Times that all files on the disk were read again";
+    counter(encoder, "store_scrub_rounds", help, None, scrub.rounds.0)?;
+    let help = "Time since all files on the disk had been read again; without a value before the first time";
+    let name = "store_scrub_round_age";
+    let mut family =
+        encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    if let Some(age) = scrub.since_round {
+        let none: [(&str, &str); 0] = [];
+        ConstGauge::new(age.as_secs_f64()).encode(family.encode_family(&none)?)?;
+    }
+    let help = "Damage found by reading files again: small files and their copies, places in the log, tables";
+    let name = "store_scrub_damage";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (kind, found) in [
+        ("small_file", scrub.small_files),
+        ("log", scrub.log_places),
+        ("table", scrub.tables),
+    ] {
+        let labels = [("kind", kind)];
+        ConstCounter::new(found.0).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

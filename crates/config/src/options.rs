@@ -490,6 +490,9 @@ options! {
         /// Threads that its shards live on. 0: one for four cores, and up to one for two, of which there are two where there are
         /// two cores, when splits have made more shards.
         fixed "threads" => threads: Option<NonZero<u16>>, range 0..=256;
+        /// Time in which all tables, the log and the small files of the data folder are read again from the disk, to find what it has
+        /// damaged: at most 5 MB/s, and nothing while syncs take twice as long as in the last hour. 0: they are not read.
+        fixed "scrubSeconds" => scrub: Option<Duration> = Some(Duration::from_secs(20 * 3_600)), unit Seconds;
     }
 
     /// From which counts on the node has an alarm.

@@ -22,6 +22,11 @@ use crate::log_files::{Batches, FILE_HEADER, FileNumber, Kind, LogFile, Part, li
 const HEADER: [u8; FILE_HEADER] =
     *b"RAFT-LOG-FILE-HEADER-9986AB3E47F320B394C8E84916EB0ED5\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0";
 
+/// Whether a file begins as those of a log do.
+pub(crate) fn has_header(content: &[u8]) -> bool {
+    content.get(..FILE_HEADER) == Some(&HEADER[..])
+}
+
 /// Something in a log that is damaged or missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
@@ -166,7 +171,7 @@ impl Check {
         let mut batches = Batches::new(content, file, synced.unwrap_or(0));
         let parts: Vec<Part> = batches.by_ref().collect();
         let has_batches = parts.iter().any(|part| matches!(part, Part::Batch(_)));
-        if content.get(..FILE_HEADER) != Some(&HEADER[..]) {
+        if !has_header(content) {
             let is_unborn = is_newest && !has_batches && synced.is_none();
             match is_unborn {
                 true => {

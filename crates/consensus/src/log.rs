@@ -29,6 +29,7 @@ use crate::options::LogOptions;
 use crate::recorder::Recorder;
 use crate::replay::Remains;
 use crate::request::{Change, Request, key};
+use crate::scrub::SyncedFile;
 use crate::seed::{self, Origin};
 use crate::settle::Unsettled;
 use crate::standing::Members;
@@ -43,7 +44,12 @@ pub struct Log {
     writer: Option<Arc<Mutex<Writer>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     damage: Vec<Finding>,
+    /// What was found damaged since it was opened, up to [`FOUND_MOST`].
+    found: Mutex<Vec<Finding>>,
 }
+
+/// Damaged places that are remembered, so that they are not counted again.
+const FOUND_MOST: usize = 1_024;
 
 impl Log {
     /// Opens the log and cuts a torn tail. Blocks: all files are read.
@@ -72,6 +78,7 @@ impl Log {
             writer: Some(writer),
             thread: Mutex::new(Some(thread)),
             damage,
+            found: Mutex::default(),
         })
     }
 
@@ -92,6 +99,7 @@ impl Log {
             writer: None,
             thread: Mutex::default(),
             damage,
+            found: Mutex::default(),
         })
     }
 
@@ -107,7 +115,7 @@ impl Log {
     /// Counters and gauges.
     pub fn stats(&self) -> LogStats {
         LogStats {
-            damage: Places(self.damage.len() as u64),
+            damage: Places((self.damage.len() + self.found.lock().len()) as u64),
             ..self.wal.stats()
         }
     }
@@ -126,6 +134,35 @@ impl Log {
     #[must_use]
     pub fn damage(&self) -> &[Finding] {
         &self.damage
+    }
+
+    /// The files that are there now, as far as they are synced, to be read again for damage. Costs no look at the disk.
+    #[must_use]
+    pub fn synced_files(&self) -> Vec<SyncedFile> {
+        // A log that is looked at has no folder, and is not written.
+        let entries = self.wal.folder.iter().map(Folder::entries);
+        let files = entries.flat_map(|entries| {
+            let ends = self.wal.health.synced_ends().into_iter();
+            ends.map(move |(file, end)| SyncedFile::new(&entries, file, end))
+        });
+        files.collect()
+    }
+
+    /// A file was read again, and this was found: it counts in [`LogStats::damage`], and the log says so. What the file holds is in memory,
+    /// and the next start goes on with what is whole. False: it was known, or more is known than is remembered.
+    pub fn note_damage(&self, finding: Finding) -> bool {
+        let mut found = self.found.lock();
+        if found.len() >= FOUND_MOST || found.contains(&finding) {
+            return false;
+        }
+        tracing::error!("the log is damaged: {finding}");
+        found.push(finding);
+        true
+    }
+
+    /// Reads `FORMAT` and its copy again, and writes the one that is damaged or missing from the other. Blocks.
+    pub fn repair_format(&self) -> Option<durable_file::Repair> {
+        self.wal.folder.as_ref().map(Folder::repair)
     }
 
     /// What a damaged log has lost of a group, and its tables, which reach to `tables`, do not hold; `None`: nothing. The

@@ -21,7 +21,7 @@ use crate::numbers::GroupId;
 pub(crate) const FILE_HEADER: usize = 53 + 8 + 8;
 
 /// Bytes of a batch's header: length and compression, offset of the footer.
-const BATCH_HEADER: usize = 16;
+pub(crate) const BATCH_HEADER: usize = 16;
 
 const CHECKSUM: usize = 4;
 
@@ -73,7 +73,7 @@ pub(crate) struct FileNumber(pub(crate) u64);
 
 impl FileNumber {
     /// The engine signs checksums with the low half of the number.
-    fn signature(self) -> u32 {
+    pub(crate) fn signature(self) -> u32 {
         self.0 as u32
     }
 }
@@ -154,7 +154,7 @@ impl Batch {
 }
 
 /// The batch that begins here, if its header and its footer are whole.
-fn batch_at(content: &[u8], offset: usize, signature: u32) -> Option<Batch> {
+pub(crate) fn batch_at(content: &[u8], offset: usize, signature: u32) -> Option<Batch> {
     let batch = content.get(offset..)?;
     let (len_and_compression, rest) = batch.split_first_chunk()?;
     let (footer, _) = rest.split_first_chunk()?;
@@ -187,7 +187,7 @@ fn batch_at(content: &[u8], offset: usize, signature: u32) -> Option<Batch> {
 }
 
 /// The length that a batch says it has, whole or not.
-fn said_len(content: &[u8], offset: usize) -> Option<usize> {
+pub(crate) fn said_len(content: &[u8], offset: usize) -> Option<usize> {
     let (len_and_compression, _) = content.get(offset..)?.split_first_chunk()?;
     usize::try_from(u64::from_be_bytes(*len_and_compression) >> 8).ok()
 }

@@ -57,8 +57,8 @@ pub enum Condition {
 pub(crate) struct Wal {
     engine: Engine<Disk>,
     // After the engine, so that the folder is unlocked when its files are closed.
-    _folder: Option<Folder>,
-    health: Arc<Health>,
+    pub(crate) folder: Option<Folder>,
+    pub(crate) health: Arc<Health>,
     /// raft-engine 0.4 reports entries as missing when it deletes files while they are read.
     deletion: RwLock<()>,
     overdue: Mutex<Vec<u64>>,
@@ -81,7 +81,7 @@ impl Wal {
         let queue_bytes = options.queue_bytes.clamp(1, u32::MAX as usize);
         Self {
             engine,
-            _folder: folder,
+            folder,
             health,
             deletion: RwLock::new(()),
             overdue: Mutex::default(),

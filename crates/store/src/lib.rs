@@ -31,6 +31,7 @@ mod node;
 mod peers;
 mod placement;
 mod retention;
+mod scrub;
 mod shard;
 #[cfg(feature = "simulation")]
 mod simulation;
@@ -60,6 +61,7 @@ pub use retention::found::{
     ClassQueues, LargeQueue, QueueRates, QueuedBytes, QueuedMessages, WaitingSessions,
 };
 pub use retention::purge::Purge;
+pub use scrub::counters::ScrubStats;
 pub use shard::load::{
     Busyness, HalfLoad, HalfSlot, HotSlot, Operations, Percent, Rate, ShardCost, ShardLoad, Total,
 };

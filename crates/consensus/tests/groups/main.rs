@@ -11,4 +11,5 @@ mod ledger;
 mod power_loss;
 mod proposals;
 mod replicas;
+mod scrub;
 mod splits;

@@ -37,6 +37,8 @@ use crate::node::shutdown::Stop;
 use crate::node::starts::{StoreThreads, ThreadCounts};
 use crate::node::threads::{NodeTasks, Part, run};
 use crate::peers::known::KnownPeers;
+use crate::scrub::counters::ScrubCounters;
+use crate::scrub::shards::ScrubbedShards;
 use crate::shard::begin::StoreBeginnings;
 use crate::shard::deferred::Backlog;
 use crate::shard::shards::Shards;
@@ -147,6 +149,7 @@ impl Store {
             voters: options.voters,
             replace_after: options.replace_after,
             compare_every: options.compare_every,
+            scrubbed: Arc::new(ScrubCounters::of(options.scrub_every)),
             comparing: Arc::new(Semaphore::new(1)),
             beginnings: OnceLock::new(),
         });
@@ -178,6 +181,12 @@ impl Store {
             node_tasks: (number == 0).then(|| NodeTasks {
                 services: Arc::clone(&services),
                 splits: Arc::clone(&splits),
+                scrubbed: PerStore {
+                    session: Arc::clone(&session.shards) as Arc<dyn ScrubbedShards>,
+                    inbox: Arc::clone(&inbox.shards) as Arc<dyn ScrubbedShards>,
+                    retain: Arc::clone(&retain.shards) as Arc<dyn ScrubbedShards>,
+                    control: Arc::clone(&control.shards) as Arc<dyn ScrubbedShards>,
+                },
             }),
             condition: log.watch(),
             stopping: stopping.clone(),
@@ -224,6 +233,7 @@ impl Store {
             splits,
             led_shards: Arc::clone(&services.led_shards),
             apply_times: Arc::clone(&services.apply_times),
+            scrubbed: Arc::clone(&services.scrubbed),
             held_queues: Arc::clone(&services.held_queues),
             known_peers,
             folder,

@@ -34,6 +34,8 @@ pub struct Options {
     pub replace_after: Duration,
     /// How often the replicas of a shard are compared that has changed; zero: never.
     pub compare_every: Duration,
+    /// How long it takes until all that is on the disk was read again, to find damage; zero: it is not read.
+    pub scrub_every: Duration,
     /// Files of the tables of each store that are kept open.
     pub open_files: usize,
     /// The level of shards that say none, for a data folder of which it is not known yet: as the members of the cluster say. `None`:
@@ -55,6 +57,7 @@ impl Default for Options {
             voters: PerStore::default(),
             replace_after: Duration::from_secs(600),
             compare_every: Duration::from_secs(30),
+            scrub_every: Duration::ZERO,
             open_files: OPEN_FILES,
             level: None,
             cluster: None,

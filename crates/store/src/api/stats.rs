@@ -3,6 +3,7 @@
 use consensus::LogStats;
 use store_state::api::PerStore;
 
+use crate::scrub::counters::ScrubStats;
 use crate::shard::load::Total;
 
 /// For how long sessions are away that are counted, in days.
@@ -13,6 +14,8 @@ pub const AWAY_DAYS: [u32; 2] = [1, 30];
 pub struct StoreStats {
     /// The log's.
     pub log: LogStats,
+    /// What was read again to find damage.
+    pub scrub: ScrubStats,
     /// Of the session, inbox and retain store.
     pub stores: PerStore<ShardStats>,
     /// Records of the session store.

@@ -38,6 +38,7 @@ use crate::node::disk::is_full;
 use crate::node::shutdown::Stop;
 use crate::peers::known::KnownPeers;
 use crate::retention::held::HeldQueues;
+use crate::scrub::counters::ScrubCounters;
 use crate::storage::folder::Folder;
 
 /// How long a shutdown waits for the log when the reserve was released for it.
@@ -57,6 +58,7 @@ pub struct Store {
     pub(super) known_peers: Arc<KnownPeers>,
     pub(super) led_shards: Arc<LedShards>,
     pub(super) apply_times: Arc<Histogram>,
+    pub(super) scrubbed: Arc<ScrubCounters>,
     pub(super) held_queues: Arc<HeldQueues>,
     pub(super) folder: Arc<Folder>,
     /// What it takes of the memory.
@@ -200,6 +202,7 @@ impl Store {
         const DAY_MS: u64 = 86_400_000;
         StoreStats {
             log: self.log.stats(),
+            scrub: self.scrubbed.stats(),
             stores: PerStore {
                 session: self.session.stats(),
                 inbox: self.inbox.stats(),

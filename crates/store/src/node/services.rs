@@ -18,6 +18,7 @@ use crate::node::starts::StoreThreads;
 use crate::peers::known::KnownPeers;
 use crate::retention::held::HeldQueues;
 use crate::retention::retained::held::HeldRetained;
+use crate::scrub::counters::ScrubCounters;
 use crate::shard::deferred::Backlog;
 use crate::storage::folder::Folder;
 use crate::storage::tables::Tables;
@@ -48,6 +49,7 @@ pub(crate) struct NodeServices {
     pub(crate) replace_after: Duration,
     /// As of [`Options::compare_every`](crate::Options::compare_every).
     pub(crate) compare_every: Duration,
+    pub(crate) scrubbed: Arc<ScrubCounters>,
     /// One replica of the node reads its tables at a time, to compare them with those of others.
     pub(crate) comparing: Arc<Semaphore>,
     /// How entries of one store begin another one. Known before any entry is applied.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use consensus::{Condition, Log};
+use store_state::api::PerStore;
 use tokio::sync::watch;
 
 use crate::api::error::OpenError;
@@ -16,12 +17,15 @@ use crate::node::disk::{stays_full, watch_log};
 use crate::node::services::NodeServices;
 use crate::node::shutdown::Stop;
 use crate::node::starts::ThreadStarts;
+use crate::scrub::shards::ScrubbedShards;
+use crate::scrub::task::scrub;
 use crate::splitting::task::split_by_itself;
 
 /// What one of the threads does for the node as a whole.
 pub(crate) struct NodeTasks {
     pub(crate) services: Arc<NodeServices>,
     pub(crate) splits: Arc<Splits>,
+    pub(crate) scrubbed: PerStore<Arc<dyn ScrubbedShards>>,
 }
 
 /// What one thread of the store does.
@@ -74,13 +78,21 @@ impl Part {
                 started = start() => running.extend(started),
             }
         }
-        if let Some(NodeTasks { services, splits }) = node_tasks {
+        if let Some(NodeTasks {
+            services,
+            splits,
+            scrubbed,
+        }) = node_tasks
+        {
             let listener = &services.listener;
             tokio::spawn(stay_alive(
                 Arc::clone(&services.folder),
                 Arc::clone(listener),
             ));
             tokio::spawn(watch_log(condition, Arc::clone(listener)));
+            if !services.scrubbed.every.is_zero() {
+                tokio::spawn(scrub(Arc::clone(&services), scrubbed));
+            }
             tokio::spawn(split_by_itself(Arc::clone(&services), splits));
             if services.known_peers.network.is_some() {
                 tokio::spawn(announce_leadership(services));

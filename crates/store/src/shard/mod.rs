@@ -41,6 +41,7 @@ pub(crate) mod request;
 pub(crate) mod retained;
 pub(crate) mod routing;
 mod sampled_time;
+mod scrubbed;
 pub(crate) mod shards;
 pub(crate) mod split;
 mod unsettled;

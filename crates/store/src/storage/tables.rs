@@ -28,6 +28,7 @@ mod aside;
 mod error;
 mod manifest;
 mod own_rows;
+mod scrub;
 mod seed;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ use crate::storage::folder::{make_directory, sync_directory};
 pub use error::TablesError;
 use own_rows::OwnRows;
 pub use own_rows::RowFilter;
+pub(crate) use scrub::{TableFile, TableReading};
 pub(crate) use transfer::{TableReader, TableWriter};
 
 /// Bytes of a sorted file that compaction makes. With `RUNS_TO_MERGE` of them the first level is full, so

@@ -13,5 +13,6 @@ mod node;
 mod order;
 mod purge;
 mod restart;
+mod scrub;
 mod shards;
 mod splits;
