@@ -1096,7 +1096,7 @@ fn encode_store(encoder: &mut DescriptorEncoder<'_>, stats: &StoreStats) -> Enco
     ] {
         counter(encoder, name, help, unit, value)?;
     }
-    let help = "Places in the log that were damaged or missing when the node started; it goes on with the rest";
+    let help = "Places in the log that were found damaged or missing at the start of the node, or since then";
     gauge(encoder, "store_log_damage", help, None, log.damage.0)?;
     encode_scrub(encoder, &stats.scrub)?;
     let unit = Some(&Unit::Seconds);

@@ -354,14 +354,9 @@ impl Folder {
         // Held, so that nobody replaces the file meanwhile.
         let _format = self.format.lock();
         let mut found = vec![format::repair(&self.root)];
-        for store in StoreId::ALL {
-            let name = store.name();
-            if made(&self.root, name).exists() {
-                let place = last_place(&self.root, name);
-                let folder = place.unwrap_or_else(|| self.root.join(name));
-                found.push(format::repair(&folder));
-                found.push(map::repair(&folder));
-            }
+        for folder in store_folders(&self.root) {
+            found.push(format::repair(&folder));
+            found.push(map::repair(&folder));
         }
         found
     }
@@ -387,7 +382,11 @@ impl Folder {
     /// It belongs to another node or store, or holds other things; this node has made the store before and
     /// it is not there; or it cannot be read or written.
     pub fn store(&self, name: &str, elsewhere: Option<&Path>) -> Result<PathBuf, FolderError> {
-        format::repair(&place_of(&self.root, name, elsewhere));
+        let place = place_of(&self.root, name, elsewhere);
+        if !made(&self.root, name).exists() {
+            left::remove_stray_copies(&place)?;
+        }
+        format::repair(&place);
         let (path, is_there) = find_store(&self.root, self.node, name, elsewhere)?;
         let made = made(&self.root, name);
         if !is_there {
@@ -411,6 +410,15 @@ impl Folder {
         durable::write_whole(&made, place).map_err(|reason| FolderError::io(&made, reason))?;
         Ok(path)
     }
+}
+
+/// Where a node has last found its stores.
+fn store_folders(root: &Path) -> Vec<PathBuf> {
+    let names = StoreId::ALL.into_iter().map(StoreId::name);
+    let names = names.filter(|name| made(root, name).exists());
+    names
+        .map(|name| last_place(root, name).unwrap_or_else(|| root.join(name)))
+        .collect()
 }
 
 /// Where the folder of a store is.

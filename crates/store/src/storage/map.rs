@@ -20,7 +20,7 @@ use store_state::{NameHash, SLOTS, SlotRange};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The file that says how many shards a store was made with.
-const FILE: &str = "SHARDS";
+pub(crate) const FILE: &str = "SHARDS";
 
 /// The checksum of the file with the number.
 const CHECK: &str = "SHARDS.check";
@@ -171,6 +171,12 @@ pub(crate) fn repair(folder: &Path) -> Repair {
             outcome
         }
     }
+}
+
+/// The file with the number, if it or its checksum is damaged or missing, and the copy is whole.
+pub(crate) fn read_from_copy(folder: &Path) -> Option<PathBuf> {
+    let found = find(folder).ok()??;
+    found.lacks_number.then(|| folder.join(FILE))
 }
 
 /// What the files of a store's folder say; `None`: none says anything, as before a first start.

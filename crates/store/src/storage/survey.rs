@@ -152,6 +152,13 @@ pub fn survey(
         findings: Vec::new(),
         more_findings: 0,
     };
+    for file in folder.read_from_copies() {
+        let file = file.display();
+        let what = format!(
+            "{file} is damaged or missing; a broker takes its copy, and writes it again when it starts"
+        );
+        surveyor.note((None, None), what);
+    }
     let incarnation = surveyor.or_note(folder.incarnation());
     let last_alive_ms = surveyor.or_note(folder.last_alive_ms()).flatten();
     surveyor.log = surveyor.open_log();

@@ -19,7 +19,7 @@
 //! Invariant: the first line of every later format has the same form, so that its number can be told, and the last line is a checksum of
 //! those before it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use durable_file::Repair;
 use xxhash_rust::xxh3::xxh3_64;
@@ -102,6 +102,13 @@ pub(super) fn is_there(folder: &Path) -> bool {
 /// Writes the file or its copy again if one of them is damaged or missing. The folder is this process's.
 pub(super) fn repair(folder: &Path) -> Repair {
     durable_file::repair(&folder.join(FORMAT_FILE), is_whole)
+}
+
+/// The file, if it is damaged or missing, and its copy is whole.
+pub(super) fn read_from_copy(folder: &Path) -> Option<PathBuf> {
+    let path = folder.join(FORMAT_FILE);
+    let found = durable_file::read(&path, is_whole).ok()??;
+    found.is_of_copy.then_some(path)
 }
 
 /// Whether the bytes of a file are those that were written. A folder of a newer format is never taken for one of an older format,

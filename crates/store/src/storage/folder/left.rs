@@ -8,6 +8,9 @@
 //! Invariants: only what the broker has put there is removed, and nothing of another node; what says where a store is goes after
 //! the store, `FORMAT` goes last, and `left` outlives them all. So the start after one that was interrupted goes on.
 //!
+//! Versions without copies of files empty a folder too, and leave the copies. These name the node that has left, so they are removed
+//! before anything is read from them.
+//!
 //! Deliberately absent: which files other crates keep in the folder; their names are given.
 
 use std::fs;
@@ -91,10 +94,32 @@ fn empty_with(
     let gone = read_left(&root)?;
     let label = read_format(&root, DATA_FOLDER)?;
     let was_emptied = label.is_none_or(|label| label.node == gone);
-    if was_emptied {
-        Emptying { before }.all(&root, gone, others)?;
+    let mut emptying = Emptying { before };
+    match was_emptied {
+        true => emptying.all(&root, gone, others)?,
+        false => emptying.stray_copies(&root, others)?,
     }
     Ok(Some(Left { root, was_emptied }))
+}
+
+/// Removes the copies in the folder of a store that the node has not made, if nothing of a store is there but copies.
+pub(super) fn remove_stray_copies(folder: &Path) -> Result<(), FolderError> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let is_copy = |name: &str| name.ends_with(COPY);
+    let is_of_store = |name: &str| {
+        name == FORMAT_FILE || tables::is_name(name) || map::is_name(name) && !is_copy(name)
+    };
+    if names(folder)?.iter().any(|name| is_of_store(name)) {
+        return Ok(());
+    }
+    let before = &mut |_: &Path| Ok(());
+    let mut emptying = Emptying { before };
+    for name in [FORMAT_FILE, map::FILE] {
+        emptying.file(folder, &format!("{name}{COPY}"))?;
+    }
+    emptying.sync(folder)
 }
 
 /// Whether a node has left there: then a folder without `FORMAT` may have files of people.
@@ -154,6 +179,17 @@ impl Emptying<'_> {
         }
         self.sync(folder)?;
         self.format(folder)
+    }
+
+    /// Copies without the files that they are copies of: the node that has left had them, and the one that begins anew has none yet.
+    fn stray_copies(&mut self, root: &Path, others: &[&str]) -> Result<(), FolderError> {
+        for name in others {
+            let of_copy = name.strip_suffix(COPY);
+            if of_copy.is_some_and(|name| !root.join(name).exists()) {
+                self.file(root, name)?;
+            }
+        }
+        self.sync(root)
     }
 
     /// `FORMAT`, and before it the copy.
@@ -329,6 +365,72 @@ mod tests {
             );
             assert_ne!(Folder::open(&root).unwrap().node(), node);
         }
+    }
+
+    /// Empties the folder as a version that knows of no copies does.
+    fn empty_without_copies(root: &Path, elsewhere: &Path) {
+        let inbox = root.join("inbox");
+        for folder in [root, inbox.as_path(), elsewhere] {
+            for name in names(folder).unwrap() {
+                let is_kept = name.ends_with(COPY) || KEPT.contains(&name.as_str());
+                let path = folder.join(&name);
+                match path.is_dir() {
+                    true if path != inbox => fs::remove_dir_all(path).unwrap(),
+                    false if !is_kept && name != "photo" => fs::remove_file(path).unwrap(),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_that_a_version_before_them_has_left_are_not_taken_for_files_of_the_new_node() {
+        const OTHERS: [&str; 2] = ["cluster", "cluster.copy"];
+        for was_begun in [false, true] {
+            let at = tempfile::tempdir().unwrap();
+            let (root, elsewhere) = (at.path().join("data"), at.path().join("elsewhere"));
+            let node = folder(&root, &elsewhere);
+            fs::remove_file(elsewhere.join("photo")).unwrap();
+            for store in [&root.join("inbox"), &elsewhere] {
+                fs::write(store.join("SHARDS.copy"), "1\n").unwrap();
+            }
+            fs::write(root.join("cluster.copy"), "of the node that has left").unwrap();
+            note_left(&root, node).unwrap();
+            empty_without_copies(&root, &elsewhere);
+            assert_eq!(listed(&elsewhere), ["FORMAT.copy", "SHARDS.copy"]);
+            let anew = was_begun.then(|| {
+                // That version has begun as a new node, too.
+                let copy = fs::read(root.join("FORMAT.copy")).unwrap();
+                fs::remove_file(root.join("FORMAT.copy")).unwrap();
+                let anew = Folder::open(&root).unwrap().node();
+                fs::write(root.join("FORMAT.copy"), copy).unwrap();
+                anew
+            });
+            let left = empty_if_left(&root, &OTHERS).unwrap().expect("it has left");
+            assert_eq!(left.was_emptied, !was_begun);
+            assert!(!root.join("cluster.copy").exists());
+            let opened = Folder::open(&root).unwrap();
+            assert_ne!(opened.node(), node);
+            assert!(anew.is_none_or(|anew| anew == opened.node()));
+            for (name, place) in [("inbox", None), ("session", Some(elsewhere.as_path()))] {
+                let store = opened.store(name, place).unwrap();
+                assert_eq!(listed(&store), ["FORMAT", "FORMAT.copy"], "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn copies_beside_what_a_store_holds_are_kept() {
+        let at = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (at.path().join("data"), at.path().join("elsewhere"));
+        let node = folder(&root, &elsewhere);
+        fs::remove_file(root.join("session.made")).unwrap();
+        fs::remove_file(elsewhere.join("FORMAT")).unwrap();
+        let opened = Folder::open(&root).unwrap();
+        assert_eq!(opened.node(), node);
+        opened.store("session", Some(&elsewhere)).unwrap();
+        assert!(elsewhere.join("FORMAT").exists());
+        assert!(elsewhere.join("shard-1/tables/7").exists());
     }
 
     #[test]

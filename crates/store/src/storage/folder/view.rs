@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use store_state::{Level, NameHash};
 
 use super::slots::Slots;
-use super::{ALIVE, DATA_FOLDER, FolderError, INCARNATION, LOCK, Label, read_format};
+use super::{
+    ALIVE, DATA_FOLDER, FolderError, INCARNATION, LOCK, Label, format, read_format, store_folders,
+};
+use crate::storage::map;
 
 /// A node's data folder, locked against nodes until this is dropped.
 pub(crate) struct FolderView {
@@ -102,6 +105,16 @@ impl FolderView {
         let elsewhere = elsewhere.or(last.as_deref());
         super::find_store(&self.root, self.label.node, name, elsewhere)
             .map(|(path, is_there)| is_there.then_some(path))
+    }
+
+    /// Small files that are damaged or missing, and read from their copies.
+    pub(crate) fn read_from_copies(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for folder in std::iter::once(self.root.clone()).chain(store_folders(&self.root)) {
+            files.extend(format::read_from_copy(&folder));
+            files.extend(map::read_from_copy(&folder));
+        }
+        files
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, FolderError> {
