@@ -15,10 +15,10 @@ from harness.wait import until
 DAY_S = 86_400
 
 
-def flip(path: pathlib.Path, offset: int):
-    """Changes one bit of a file."""
+def flip(path: pathlib.Path, offset: int, bits: int = 3):
+    """Changes bits of one byte of a file: two, so that a log cannot be repaired."""
     content = bytearray(path.read_bytes())
-    content[offset] ^= 1
+    content[offset] ^= bits
     path.write_bytes(content)
 
 
@@ -170,6 +170,26 @@ def test_a_shard_goes_on_without_what_damage_has_lost(tmp_path):
     with Broker(data_dir=folder) as broker:
         assert broker.metric("heraldmq_store_log_damage") == 0
         assert retained(broker) == set(topics[:12])
+
+
+def test_one_flipped_bit_of_the_log_of_a_killed_broker_is_flipped_back(tmp_path):
+    folder = tmp_path / "data"
+    topics = [f"state/{number:02}" for number in range(20)]
+    with Broker(data_dir=folder) as broker:
+        with broker.client("publisher") as publisher:
+            for topic in topics:
+                publisher.published(topic, f"payload of {topic}", retain=True)
+        broker.kill()
+    log = next((folder / "log").rglob("*.raftlog"))
+    at = log.read_bytes().index(b"payload of state/12")
+    flip(log, at, bits=1)
+    said = verify(folder, code=1, mentions=[log.name, f"a bit of byte {at} is flipped"])
+    assert "missing" not in said
+    with Broker(data_dir=folder) as broker:
+        assert broker.metric("heraldmq_store_log_damage") == 1
+        assert broker.metric("heraldmq_store_shards_stopped", store="retain") == 0
+        assert retained(broker) == set(topics)
+    verify(folder, code=0, mentions=["OK"])
 
 
 def test_a_torn_end_of_the_log_is_noted_and_nothing_wrong(data):

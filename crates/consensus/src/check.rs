@@ -57,6 +57,11 @@ pub enum Damage {
     },
     /// It is not there.
     Missing,
+    /// One bit of a byte is flipped, and a start flips it back: nothing is lost.
+    Bit {
+        /// The byte.
+        at: u64,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -69,6 +74,7 @@ impl fmt::Display for Finding {
                 write!(f, "it ends at byte {len}, and {synced} bytes were synced")
             }
             Damage::Missing => f.write_str("it is missing"),
+            Damage::Bit { at } => write!(f, "a bit of byte {at} is flipped; a start flips it back"),
         }
     }
 }

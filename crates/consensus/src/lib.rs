@@ -46,6 +46,7 @@ mod members;
 mod mend;
 mod network;
 mod numbers;
+mod one_bit;
 mod options;
 mod record;
 mod recorder;

@@ -25,6 +25,7 @@ use crate::loss::{self, Missing, is_group};
 use crate::mark::Mark;
 use crate::mend;
 use crate::numbers::GroupId;
+use crate::one_bit::FlippedBits;
 use crate::options::LogOptions;
 use crate::recorder::Recorder;
 use crate::replay::Remains;
@@ -375,8 +376,14 @@ fn prepare(
     };
     mend::finish(&files, folder.path(), &entries)?;
     let known = ends::read(&*files, folder.path()).map_err(failed)?;
-    let examined = Examined::of(&files, &entries, known.as_ref()).map_err(failed)?;
-    let damage = examined.damage();
+    let mut examined = Examined::of(&files, &entries, known.as_ref()).map_err(failed)?;
+    let flipped = examined.flipped_bits(&files, &entries, known.as_ref());
+    let flipped = flipped.map_err(failed)?;
+    if !flipped.is_empty() {
+        flipped.flip_back(&*files, &entries).map_err(failed)?;
+        examined = Examined::of(&files, &entries, known.as_ref()).map_err(failed)?;
+    }
+    let mut damage = examined.damage();
     let Known { count, ends, .. } = if damage.is_empty() {
         examined.check.cut(&*files, &entries).map_err(failed)?;
         let mut known = known.unwrap_or_default();
@@ -393,6 +400,7 @@ fn prepare(
         let mended = ends::read(&*files, folder.path()).map_err(failed)?;
         mended.unwrap_or_default()
     };
+    damage.extend(flipped.findings(&entries));
 
     let health = Arc::new(Health::default());
     health.set_ends(&ends.files);
@@ -448,6 +456,21 @@ impl Examined {
             }
         }
         Ok(examined)
+    }
+
+    /// Flipped bits that are to be flipped back before the log is opened.
+    pub(crate) fn flipped_bits(
+        &self,
+        files: &Arc<dyn Files>,
+        entries: &Path,
+        known: Option<&Known>,
+    ) -> io::Result<FlippedBits> {
+        match known {
+            Some(known) if !self.check.findings.is_empty() => {
+                FlippedBits::find(&**files, entries, &known.synced)
+            }
+            _ => Ok(FlippedBits::default()),
+        }
     }
 
     /// What is damaged, by the file and its place.

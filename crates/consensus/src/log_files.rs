@@ -23,7 +23,8 @@ pub(crate) const FILE_HEADER: usize = 53 + 8 + 8;
 /// Bytes of a batch's header: length and compression, offset of the footer.
 pub(crate) const BATCH_HEADER: usize = 16;
 
-const CHECKSUM: usize = 4;
+/// Bytes of a checksum, behind what it is of.
+pub(crate) const CHECKSUM: usize = 4;
 
 /// What is looked for behind damage costs so many times the bytes of a file at most: beyond, the rest of the file counts as
 /// damaged.
@@ -156,16 +157,10 @@ impl Batch {
 /// The batch that begins here, if its header and its footer are whole.
 pub(crate) fn batch_at(content: &[u8], offset: usize, signature: u32) -> Option<Batch> {
     let batch = content.get(offset..)?;
-    let (len_and_compression, rest) = batch.split_first_chunk()?;
-    let (footer, _) = rest.split_first_chunk()?;
-    let len_and_compression = u64::from_be_bytes(*len_and_compression);
-    let len = usize::try_from(len_and_compression >> 8).ok()?;
-    let footer = usize::try_from(u64::from_be_bytes(*footer)).ok()?;
-    // Batches are never compressed (`log.rs`).
-    let is_possible = len_and_compression & 0xff == 0 && footer >= BATCH_HEADER && footer < len;
-    if !is_possible || len > batch.len() {
-        return None;
-    }
+    let Range {
+        start: footer,
+        end: len,
+    } = said_batch(batch)?.items;
     let (items, checksum) = batch[footer..len].split_last_chunk::<CHECKSUM>()?;
     if items.is_empty() || crc32fast::hash(items) != u32::from_le_bytes(*checksum) ^ signature {
         return None;
@@ -183,6 +178,32 @@ pub(crate) fn batch_at(content: &[u8], offset: usize, signature: u32) -> Option<
         entries: begin..begin + entries,
         has_whole_entries,
         items: offset + footer..offset + len - CHECKSUM,
+    })
+}
+
+/// Where the parts of a batch are, each with its checksum, as its header says. No checksum is compared.
+pub(crate) struct SaidBatch {
+    /// The entries of all groups. `None`: there are none.
+    pub(crate) entries: Option<Range<usize>>,
+    /// The footer.
+    pub(crate) items: Range<usize>,
+}
+
+/// Where the parts of the batch are that these bytes begin with; `None`: its header makes no sense, or it is longer.
+pub(crate) fn said_batch(batch: &[u8]) -> Option<SaidBatch> {
+    let (len_and_compression, rest) = batch.split_first_chunk()?;
+    let (footer, _) = rest.split_first_chunk()?;
+    let len_and_compression = u64::from_be_bytes(*len_and_compression);
+    let len = usize::try_from(len_and_compression >> 8).ok()?;
+    let footer = usize::try_from(u64::from_be_bytes(*footer)).ok()?;
+    // Batches are never compressed (`log.rs`).
+    let is_possible = len_and_compression & 0xff == 0 && footer >= BATCH_HEADER && footer < len;
+    if !is_possible || len > batch.len() {
+        return None;
+    }
+    Some(SaidBatch {
+        entries: (footer > BATCH_HEADER).then_some(BATCH_HEADER..footer),
+        items: footer..len,
     })
 }
 

@@ -190,7 +190,7 @@ impl Remains {
                 Damage::Missing => 0,
                 Damage::Short { len, .. } => len,
                 // What is in their place is met below.
-                Damage::Header | Damage::Bytes { .. } => continue,
+                Damage::Header | Damage::Bytes { .. } | Damage::Bit { .. } => continue,
             };
             if let Some(file) = LogFile::named(&finding.path) {
                 replay.lost((file, begin), known);

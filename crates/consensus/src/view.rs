@@ -33,6 +33,7 @@ use crate::mark::Mark;
 use crate::mark::seed_id;
 use crate::mend;
 use crate::numbers::GroupId;
+use crate::one_bit::FlippedBits;
 use crate::options::LogOptions;
 use crate::seed::{self, Origin};
 use crate::settle::Unsettled;
@@ -65,18 +66,30 @@ impl LogView {
                 path: directory.to_owned(),
             });
         }
-        let real: Arc<dyn Files> = Arc::new(RealFiles);
+        let mut real: Arc<dyn Files> = Arc::new(RealFiles);
         let known = ends::read(&*real, directory).map_err(failed)?;
         let (mut files, mut bytes, mut torn_bytes) = (0, 0, 0);
         let mut damage = Vec::new();
         let options = LogOptions::new(scratch);
-        let mut sources: Arc<dyn Files> = Arc::new(Originals(entries.clone(), Check::default()));
+        let mut sources: Arc<dyn Files> = Arc::new(Originals {
+            folder: entries.clone(),
+            check: Check::default(),
+            files: real.clone(),
+        });
         if entries.is_dir() {
             for file in log_files::list(&entries).map_err(failed)? {
                 files += 1;
                 bytes += file.path(&entries).metadata().map_err(failed)?.len();
             }
-            let examined = Examined::of(&real, &entries, known.as_ref()).map_err(failed)?;
+            let mut examined = Examined::of(&real, &entries, known.as_ref()).map_err(failed)?;
+            let flipped = examined.flipped_bits(&real, &entries, known.as_ref());
+            let flipped = flipped.map_err(failed)?;
+            let flipped_findings = flipped.findings(&entries);
+            if !flipped.is_empty() {
+                let folder = entries.clone();
+                real = Arc::new(FlippedBack { folder, flipped });
+                examined = Examined::of(&real, &entries, known.as_ref()).map_err(failed)?;
+            }
             torn_bytes = examined
                 .check
                 .torn_bytes(&*real, &entries)
@@ -89,13 +102,18 @@ impl LogView {
                         fs::write(file.path(scratch), b"").map_err(failed)?;
                     }
                 }
-                sources = Arc::new(Originals(entries.clone(), check));
+                sources = Arc::new(Originals {
+                    folder: entries.clone(),
+                    check,
+                    files: real,
+                });
             } else {
                 let remains = examined.remains(&real, &entries, known.as_ref());
                 let remains = remains.map_err(failed)?;
                 mend::write(&real, &entries, scratch, &remains, &options)?;
-                sources = real;
+                sources = Arc::new(RealFiles);
             }
+            damage.extend(flipped_findings);
         }
         let health = Arc::new(Health::default());
         let engine = open_engine(&options, scratch, sources, &health)
@@ -191,8 +209,43 @@ impl LogView {
     }
 }
 
+/// The operating system's files; those of a folder are read with the bits flipped back that a start flips back.
+struct FlippedBack {
+    folder: PathBuf,
+    flipped: FlippedBits,
+}
+
+impl Files for FlippedBack {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        RealFiles.create(path)
+    }
+
+    fn open(&self, path: &Path, writable: bool) -> io::Result<Box<dyn File>> {
+        match LogFile::named(path) {
+            Some(file) if !writable && path.parent() == Some(&self.folder) => {
+                let mut content = fs::read(path)?;
+                self.flipped.flip(file, &mut content);
+                Ok(Box::new(InMemory(Mutex::new(content))))
+            }
+            _ => RealFiles.open(path, writable),
+        }
+    }
+
+    fn delete(&self, path: &Path) -> io::Result<()> {
+        RealFiles.delete(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealFiles.rename(from, to)
+    }
+}
+
 /// The files of a folder, by their names alone, without what a node would cut off. None of them is changed.
-struct Originals(PathBuf, Check);
+struct Originals {
+    folder: PathBuf,
+    check: Check,
+    files: Arc<dyn Files>,
+}
 
 impl Files for Originals {
     fn create(&self, _: &Path) -> io::Result<Box<dyn File>> {
@@ -200,14 +253,14 @@ impl Files for Originals {
     }
 
     fn open(&self, path: &Path, writable: bool) -> io::Result<Box<dyn File>> {
-        let original = self.0.join(path.file_name().unwrap_or_default());
-        let cut = LogFile::named(path).and_then(|file| self.1.cut_len(file));
+        let original = self.folder.join(path.file_name().unwrap_or_default());
+        let cut = LogFile::named(path).and_then(|file| self.check.cut_len(file));
         if writable || cut.is_some() {
-            let mut content = fs::read(original)?;
+            let mut content = log_files::read(&*self.files, &original)?;
             content.truncate(cut.map_or(usize::MAX, |len| len as usize));
             Ok(Box::new(InMemory(Mutex::new(content))))
         } else {
-            RealFiles.open(&original, false)
+            self.files.open(&original, false)
         }
     }
 

@@ -162,7 +162,13 @@ impl Closed {
         panic!("note {number} is nowhere");
     }
 
+    /// Flips two bits of a byte, so that what they are in cannot be repaired.
     fn flip(&self, path: &Path, offset: usize, bit: usize) {
+        let bits = 1 << bit | 1 << ((bit + 1) % 8);
+        self.disk.edit(path, |content| content[offset] ^= bits);
+    }
+
+    fn flip_one(&self, path: &Path, offset: usize, bit: usize) {
         self.disk.edit(path, |content| content[offset] ^= 1 << bit);
     }
 }
@@ -428,6 +434,52 @@ fn a_flipped_bit_in_an_entry_stops_its_group_only() {
 }
 
 #[test]
+fn one_flipped_bit_of_a_batch_is_flipped_back_and_nothing_is_lost() {
+    let closed = two_groups(1 << 20, InTables(0));
+    let (path, offset) = closed.find(9);
+    let begin = offset - BATCH_HEADER - 17 - 8;
+    let end = closed.find(10).1 - BATCH_HEADER - 17 - 8;
+    let mut whole = Vec::new();
+    closed.disk.edit(&path, |content| whole.clone_from(content));
+    // All of the batch: its header, its entry, its footer and both checksums.
+    for at in begin..end {
+        closed.flip_one(&path, at, at % 8);
+        let log = closed.open();
+        let [finding] = log.damage() else {
+            panic!("byte {at}: {:?}", log.damage());
+        };
+        let at = at as u64;
+        assert_eq!(finding.what, Damage::Bit { at });
+        assert_eq!(finding.path, path);
+        drop(log);
+        let mut now = Vec::new();
+        closed
+            .disk
+            .edit(&path, |content| now.extend_from_slice(&content[..end]));
+        assert_eq!(now, whole[..end], "byte {at}");
+    }
+    assert_eq!(closed.outcomes(), [Outcome::Whole, Outcome::Whole]);
+}
+
+#[test]
+fn a_flipped_bit_of_a_killed_process_is_flipped_back_in_several_batches() {
+    let closed = filled(1 << 20, InTables(0), End::Killed);
+    for number in [3, 8, 9, 19] {
+        let (path, offset) = closed.find(number);
+        closed.flip_one(&path, offset, 5);
+    }
+    let log = closed.open();
+    assert_eq!(log.damage().len(), 4, "{:?}", log.damage());
+    assert!(
+        log.damage()
+            .iter()
+            .all(|finding| matches!(finding.what, Damage::Bit { .. }))
+    );
+    drop(log);
+    assert_eq!(closed.outcomes(), [Outcome::Whole, Outcome::Whole]);
+}
+
+#[test]
 fn what_is_damaged_and_in_the_tables_is_not_missed() {
     let closed = two_groups(1 << 20, InTables(7));
     // The batches of notes 8 and 9, of both groups, with headers, entries and footers.
@@ -664,7 +716,8 @@ fn bytes_that_a_client_sent_are_never_taken_for_a_batch() {
     });
     let header = batch.expect("it is there") - BATCH_HEADER - 17;
     // The length of the batch that holds it.
-    disk.edit(&file, |bytes| bytes[header + 5] ^= 1);
+    // Two bits: one would be flipped back.
+    disk.edit(&file, |bytes| bytes[header + 5] ^= 3);
     let log = open(&options, &disk).expect("the log opens");
     assert_eq!(log.group_ids(), [3]);
     let started = runtime().block_on(try_start(3, &log, &Ledger::default()));
@@ -704,6 +757,36 @@ fn a_view_of_a_damaged_log_says_what_is_missing() {
     assert!(lacks.to_string().contains("is missing"), "{lacks}");
     assert_eq!(fs::read(&file).expect("read").len(), whole.len() - 20);
     assert!(!scratch.path().join("damaged").exists());
+}
+
+#[test]
+fn a_view_of_a_log_with_one_flipped_bit_reads_what_a_start_reads() {
+    let (scratch, names) = (Scratch::new(), Scratch::new());
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    let mark = runtime().block_on(async {
+        let group = start(&log, &Ledger::default()).await;
+        write(&group, 0..1, 100).await;
+        let mark = group.applied_mark();
+        write(&group, 1..2, 100).await;
+        group.shutdown().await;
+        mark
+    });
+    drop(log);
+    let file = scratch.path().join("entries/0000000000000001.raftlog");
+    let mut bytes = fs::read(&file).expect("read");
+    let at = bytes.len() - 20;
+    bytes[at] ^= 4;
+    fs::write(&file, &bytes).expect("written");
+    let view = LogView::open(scratch.path(), names.path()).expect("it can be looked at");
+    let [finding] = view.damage() else {
+        panic!("{:?}", view.damage());
+    };
+    assert_eq!(finding.what, Damage::Bit { at: at as u64 });
+    view.check_fit(1, &mark).expect("nothing is missing");
+    assert_eq!(fs::read(&file).expect("read"), bytes, "nothing is changed");
+    drop(view);
+    let log = Log::open(&scratch.options()).expect("the log opens");
+    assert_eq!(log.damage().len(), 1);
 }
 
 #[test]

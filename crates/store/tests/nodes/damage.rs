@@ -136,7 +136,7 @@ fn a_log_that_is_damaged_is_found_and_the_tables_are_still_read() {
     let log = at.path().join("log/entries/0000000000000001.raftlog");
     let mut bytes = fs::read(&log).unwrap();
     // Behind the file's header and the first batch's.
-    bytes[69 + 8] ^= 1;
+    bytes[69 + 8] ^= 3;
     fs::write(&log, bytes).unwrap();
     let found = survey(at.path());
     // The tables hold what is damaged: no shard lacks anything.
