@@ -2,7 +2,7 @@
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
 //! `readmes`, `words`, `habits`, `page`, `golden`,
-//! `large_files`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `large_files`, `sharing`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -22,6 +22,7 @@ mod parts;
 mod purity;
 mod ratchet;
 mod readmes;
+mod sharing;
 mod sizes;
 mod words;
 
@@ -107,6 +108,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(page::findings(root, &crates));
     found.extend(golden::findings(root).map_err(fail)?);
     found.extend(large_files::findings(root)?);
+    found.extend(sharing::findings(root, &crates));
     Ok(found)
 }
 
@@ -208,7 +210,7 @@ mod tests {
     #[test]
     fn this_workspace_has_the_files_that_the_rules_read() {
         let root = crate::root::find().expect("a workspace");
-        for path in [RATCHET, words::GLOSSARY, PAGE] {
+        for path in [RATCHET, words::GLOSSARY, PAGE, sharing::LIST] {
             assert!(root.join(path).is_file(), "{path}");
         }
     }
