@@ -129,8 +129,11 @@ def shared(program, broker, tmp_path, order, fields) -> tuple[dict[str, int], di
     return {name: (count, locked[name]) for name, count in sorted(fewest.items())}, totals
 
 
+QUICK = {"QoS 1", "QoS 1 to a durable session"}
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [path if path in QUICK else pytest.param(path, marks=pytest.mark.full) for path in PATHS])
 def test_cores_share_what_they_may(program, broker, tmp_path, path):
     found, totals = shared(program, broker, tmp_path, *PATHS[path])
     print(path, totals)
