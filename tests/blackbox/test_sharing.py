@@ -153,3 +153,12 @@ def test_cores_share_what_they_may(program, broker, tmp_path, path):
     allowed = {row["function"]: int(row["words"]) for row in table if row["path"] == path}
     more = {name: (allowed.get(name, 0), words) for name, (words, _) in found.items() if words > allowed.get(name, 0)}
     assert not more, f"{path}: words that event loops share, allowed and seen, by the functions that write them: {more}"
+
+
+def test_the_page_has_the_fields_that_several_threads_write():
+    root = pathlib.Path(__file__).parent.parent.parent
+    lines = (root / "crates" / "xtask" / "sharing.csv").read_text().splitlines()[1:]
+    fields = [line.split(",", 3) for line in lines]
+    rows = [f"| `{place}` | {written} | {what} |" for place, written, by, what in fields if by == "several" and written in ("message", "turn")]
+    page = (root / "docs" / "internals" / "sharing.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
