@@ -65,10 +65,8 @@ impl FlippedBits {
     ) -> io::Result<Self> {
         let mut found = Self::default();
         let mut tries = Tries(TRIES_MOST);
-        for file in list(folder)? {
-            let Some(end) = synced.get(&file).copied() else {
-                continue;
-            };
+        let listed = list(folder)?.into_iter();
+        for (file, end) in listed.filter_map(|file| Some((file, *synced.get(&file)?))) {
             let mut content = read(files, &file.path(folder))?;
             let mut bits = Vec::new();
             while bits.len() < BITS_MOST
@@ -185,20 +183,17 @@ fn find(content: &[u8], begin: usize, signature: u32) -> Option<Bit> {
 
 /// Whether bytes begin with a batch that is whole, with entries at the positions that it says.
 fn is_right(bytes: &[u8], signature: u32) -> bool {
-    let Some(batch) = batch_at(bytes, 0, signature).filter(|batch| batch.is_whole()) else {
-        return false;
-    };
-    let (Some(items), Some(entries)) = (batch.items(bytes), bytes.get(batch.entries.clone()))
-    else {
-        return false;
-    };
-    items.iter().all(|item| match &item.what {
-        What::Entries { first, at } => (*first..).zip(at).all(|(index, at)| {
-            let record = entries.get(at.start as usize..at.end as usize);
-            let id = record.and_then(|record| Record::from_bytes(record).log_id());
-            id.is_some_and(|id| id.index == index)
-        }),
-        What::Clean | What::Compact { .. } | What::Put { .. } | What::Delete { .. } => true,
+    let batch = batch_at(bytes, 0, signature).filter(|batch| batch.is_whole());
+    let parts = batch.and_then(|batch| Some((batch.items(bytes)?, bytes.get(batch.entries)?)));
+    parts.is_some_and(|(items, entries)| {
+        items.iter().all(|item| match &item.what {
+            What::Entries { first, at } => (*first..).zip(at).all(|(index, at)| {
+                let record = entries.get(at.start as usize..at.end as usize);
+                let id = record.and_then(|record| Record::from_bytes(record).log_id());
+                id.is_some_and(|id| id.index == index)
+            }),
+            What::Clean | What::Compact { .. } | What::Put { .. } | What::Delete { .. } => true,
+        })
     })
 }
 
