@@ -152,6 +152,14 @@ def test_rules_are_set_from_a_file_with_their_mistakes(api, tmp_path):
     assert api.command("rules", "show") == file.read_text()
     assert api.command("rules", "test", "--client", "c", "--user", "u", "publish", "a").startswith("allow")
     api.command("rules", "test", "--client", "c", "--user", "u", "publish", "b", code=1)
+    # A user that is not connected is judged with what comes with its login.
+    api.done("POST", "/groups", {"name": "g", "rules": ["deny publish a"]})
+    api.done("POST", "/users", {"name": "u", "password": "p", "rules": ["allow publish b"], "groups": ["g"]})
+    for topic, allowed in (("a", False), ("b", True)):
+        said = api.done("POST", "/acl/test", {"client_id": "c", "user": "u", "action": "publish", "topic": topic})
+        assert (said["may"], said["by"], said["known_by"]) == (allowed, "login", "question")
+    api.done("PUT", "/users/u", {"enabled": False}, if_match="*")
+    assert api.command("rules", "test", "--client", "c", "--user", "u", "publish", "a").startswith("allow")
 
 
 def test_a_record_that_has_changed_is_not_overwritten(api):

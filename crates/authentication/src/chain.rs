@@ -9,7 +9,9 @@ use config::{AuthenticationConfig, AuthenticatorConfig, AuthenticatorKind};
 use control_view::View;
 use tokio::runtime::Handle;
 
-use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, UserNow, Verdict};
+use authentication_api::{
+    Credentials, DatabaseUser, Denial, Identity, Source, Step, UserNow, Verdict,
+};
 
 use crate::{
     OpenError,
@@ -152,6 +154,11 @@ impl Chain {
             Some(control) if self.is_default => control.is_unused(),
             _ => self.members.is_empty() && self.scram.is_empty(),
         }
+    }
+
+    /// What comes with a login of a user of the control store now.
+    pub(crate) fn identity_of(&self, username: &str) -> Option<Identity> {
+        self.control.as_ref()?.identity_of(username)
     }
 
     /// What is known now of a user that a client has logged in as.

@@ -178,8 +178,7 @@ impl ControlUsers {
         let Some(user) = self.view.user(name) else {
             return UserNow::Gone;
         };
-        let record = &user.record;
-        if !record.enabled || has_ended(record) || record.logins_since > since {
+        if !may_log_in(&user.record) || user.record.logins_since > since {
             return UserNow::Gone;
         }
         match self.identity(name, &user, now) {
@@ -189,6 +188,14 @@ impl ControlUsers {
                 UserNow::Same
             }
         }
+    }
+
+    /// What comes with a login of a user now; `None`: there is no such user, it may not log in, or its rules cannot be read.
+    pub(crate) fn identity_of(&self, name: &str) -> Option<Identity> {
+        let now = self.view.revision();
+        let user = self.view.user(name)?;
+        let identity = may_log_in(&user.record).then(|| self.identity(name, &user, now));
+        identity?.ok()
     }
 
     /// What a client is that shows a user name and a password.
@@ -404,6 +411,10 @@ fn keys_of(user: &User, mechanism: Mechanism) -> Result<Option<ScramKeys>, Strin
         }
     }
     Ok(None)
+}
+
+fn may_log_in(record: &User) -> bool {
+    record.enabled && !has_ended(record)
 }
 
 fn has_ended(user: &User) -> bool {

@@ -21,7 +21,9 @@ use tokio::{
 };
 use zeroize::Zeroizing;
 
-use authentication_api::{Credentials, DatabaseUser, Denial, Source, Step, UserNow, Verdict};
+use authentication_api::{
+    Credentials, DatabaseUser, Denial, Identity, Source, Step, UserNow, Verdict,
+};
 
 use crate::{
     OpenError,
@@ -135,6 +137,13 @@ impl Authentication {
     #[must_use]
     pub fn user_now(&self, source: Source, username: &str) -> UserNow {
         self.chain.read().user_now(source, username)
+    }
+
+    /// What comes with a login of a user of the control store now; `None`: there is no such user there, or it may not log in.
+    /// Waits for nobody.
+    #[must_use]
+    pub fn identity_of(&self, username: &str) -> Option<Identity> {
+        self.chain.read().identity_of(username)
     }
 
     /// Looks a user of a database up again, without a password. `reply` is called once, from another thread, with

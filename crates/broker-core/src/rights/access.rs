@@ -81,6 +81,18 @@ impl Authorization {
         )
     }
 
+    /// What is said of a client that this comes with its login.
+    #[must_use]
+    pub fn explain_login(
+        &self,
+        identity: Identity,
+        client_id: &str,
+        address: Option<IpAddr>,
+        (action, topic): (Action, &str),
+    ) -> Verdict {
+        Access::new(identity, address).explain(client_id, self, action, topic)
+    }
+
     /// The rules of the file.
     #[must_use]
     pub fn rules(&self) -> &Rules {

@@ -205,13 +205,21 @@ pub(super) async fn acl_here(
         return Err(MissingReason::Failed);
     };
     let judge = |user: Option<String>| {
-        let client = Client {
-            client_id: &question.client_id,
-            username: user.as_deref(),
-            address: question.address.as_ref().and_then(|ip| ip.parse().ok()),
+        let address = question.address.as_ref().and_then(|ip| ip.parse().ok());
+        let client_id = &question.client_id;
+        let of_store = |user: &String| inspect.node.rim.authentication.identity_of(user);
+        let rules = &inspect.node.settings.read().authorization;
+        let verdict = match user.as_ref().and_then(of_store) {
+            Some(identity) => rules.explain_login(identity, client_id, address, (action, topic)),
+            None => {
+                let client = Client {
+                    client_id,
+                    username: user.as_deref(),
+                    address,
+                };
+                rules.explain(&client, action, topic)
+            }
         };
-        let settings = inspect.node.settings.read();
-        let verdict = settings.authorization.explain(&client, action, topic);
         (rows::verdict(verdict), user)
     };
     let mut part = AclPart {
