@@ -473,7 +473,7 @@ def test_values_by_size_are_values_of_the_chart():
 
 
 def blocks(language) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.S)
+    return re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE.read_text(), re.S)
 
 
 def test_the_values_of_the_page_are_values_of_the_chart(tmp_path):
