@@ -6,7 +6,8 @@ import { fileURLToPath } from "node:url";
 
 const axe = readFileSync(join(dirname(fileURLToPath(import.meta.url)), "../node_modules/axe-core/axe.min.js"), "utf8");
 
-const found = (page) => page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+const found = (page) =>
+  page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
   .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.html.slice(0, 160) + " " + node.any.map((one) => one.message).join()).slice(0, 3).join(" | ")))`);
 
 /** Fails if axe finds something on the page as it is, or if it is wider than its window. `what` names the page. */

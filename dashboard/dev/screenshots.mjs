@@ -10,9 +10,25 @@ import { password } from "./cluster.mjs";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../target/screenshots");
 const hashes = {
-  overview: "overview", events: "events", clients: "clients?prefix=press", client: "client?id=telemetry-hub&tab=queue", rights: "client?id=telemetry-hub&tab=rights", queues: "queues", busiest: "top", drops: "drops",
-  topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9", subscriptions: "subscriptions?prefix=plant", "shared-groups": "shared-groups",
-  retained: "retained?topic=plant/3/config", nodes: "nodes", shards: "shards?shard=inbox%200", listeners: "listeners", settings: "settings?name=limits.session", bans: "bans", alarms: "alarms", try: "try.html",
+  overview: "overview",
+  events: "events",
+  clients: "clients?prefix=press",
+  client: "client?id=telemetry-hub&tab=queue",
+  rights: "client?id=telemetry-hub&tab=rights",
+  queues: "queues",
+  busiest: "top",
+  drops: "drops",
+  topics: "topics?topic=plant/4/state&qos=1&from=press-4&why=hmi-9",
+  subscriptions: "subscriptions?prefix=plant",
+  "shared-groups": "shared-groups",
+  retained: "retained?topic=plant/3/config",
+  nodes: "nodes",
+  shards: "shards?shard=inbox%200",
+  listeners: "listeners",
+  settings: "settings?name=limits.session",
+  bans: "bans",
+  alarms: "alarms",
+  try: "try.html",
 };
 const wanted = process.argv.slice(2);
 
@@ -32,9 +48,21 @@ async function tryIt(page) {
 
 /** Bans and refused logins for the page that lists them. */
 async function ban(request, { csrf_token }) {
-  for (const of of [{ user: "plant-z", reason: "its key was published" }, { client: "probe-4711", reason: "connects every second" }])
-    if (!(await request.post(`${url}api/v1/bans`, { headers: { "X-CSRF-Token": csrf_token }, data: { ...of, seconds: 86_400 } })).ok()) throw new Error("The ban failed");
-  for (const user of ["olga", "administrator"]) await request.post(`${url}api/v1/login`, { data: { user, password: "a guess" } });
+  for (const of of [
+    { user: "plant-z", reason: "its key was published" },
+    { client: "probe-4711", reason: "connects every second" },
+  ])
+    if (
+      !(
+        await request.post(`${url}api/v1/bans`, {
+          headers: { "X-CSRF-Token": csrf_token },
+          data: { ...of, seconds: 86_400 },
+        })
+      ).ok()
+    )
+      throw new Error("The ban failed");
+  for (const user of ["olga", "administrator"])
+    await request.post(`${url}api/v1/login`, { data: { user, password: "a guess" } });
 }
 
 const taken = [];
@@ -43,8 +71,12 @@ const own = process.env.DASHBOARD_URL ? null : await start();
 const url = process.env.DASHBOARD_URL ?? own.url;
 const browser = await open();
 mkdirSync(folder, { recursive: true });
-for (const [narrow, width, height] of [["", 1280, 800], ["-narrow", 390, 844]])
-  for (const colorScheme of ["light", "dark"]) await takeAll({ viewport: { width, height }, colorScheme }, `${colorScheme}${narrow}`);
+for (const [narrow, width, height] of [
+  ["", 1280, 800],
+  ["-narrow", 390, 844],
+])
+  for (const colorScheme of ["light", "dark"])
+    await takeAll({ viewport: { width, height }, colorScheme }, `${colorScheme}${narrow}`);
 if (own) {
   own.nodes[2].process.kill("SIGKILL");
   await new Promise((done) => setTimeout(done, 20_000));
@@ -53,11 +85,14 @@ if (own) {
 await browser.close();
 await own?.stop();
 if (spawnSync("pngquant", ["--version"]).status === 0)
-  for (const name of taken) execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", join(folder, name)]);
+  for (const name of taken)
+    execFileSync("pngquant", ["--force", "--ext", ".png", "--speed", "1", "--strip", "128", join(folder, name)]);
 
 async function takeAll(options, end) {
   const context = await browser.newContext({ ...options, reducedMotion: "reduce" });
-  const login = await context.request.post(`${url}api/v1/login`, { data: { user: "administrator", password: password("administrator") } });
+  const login = await context.request.post(`${url}api/v1/login`, {
+    data: { user: "administrator", password: password("administrator") },
+  });
   if (!login.ok()) throw new Error(`The login failed: ${login.status()}`);
   if (own && taken.length === 0) await ban(context.request, await login.json());
   for (const [name, hash] of Object.entries(hashes).filter(([name]) => wanted.length === 0 || wanted.includes(name))) {
@@ -82,5 +117,13 @@ async function start() {
   const load = await seed(cluster.nodes);
   const server = await serve({ node: cluster.nodes[0].http });
   await pause(1000 * Number(process.env.SECONDS ?? 900));
-  return { url: server.url, nodes: cluster.nodes, async stop() { load.stop(); server.close(); await cluster.stop(); } };
+  return {
+    url: server.url,
+    nodes: cluster.nodes,
+    async stop() {
+      load.stop();
+      server.close();
+      await cluster.stop();
+    },
+  };
 }

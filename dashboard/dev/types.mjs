@@ -12,7 +12,10 @@ function type(schema) {
   if (schema.oneOf || schema.anyOf) return (schema.oneOf ?? schema.anyOf).map(type).join(" | ");
   if (schema.allOf) return schema.allOf.map(type).join(" & ");
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
-  return [schema.type ?? (schema.properties ? "object" : "unknown")].flat().map((name) => simple(name, schema)).join(" | ");
+  return [schema.type ?? (schema.properties ? "object" : "unknown")]
+    .flat()
+    .map((name) => simple(name, schema))
+    .join(" | ");
 }
 
 function simple(name, schema) {
@@ -24,23 +27,32 @@ function simple(name, schema) {
 }
 
 // Answers have each field, `null` where it does not apply; bans alone leave fields out.
-const fields = (schema) => `{ ${Object.entries(schema.properties).map(([name, value]) => `${name}: ${type(value)}`).join("; ")} }`;
+const fields = (schema) =>
+  `{ ${Object.entries(schema.properties)
+    .map(([name, value]) => `${name}: ${type(value)}`)
+    .join("; ")} }`;
 
 const content = (part) => Object.values(part?.content ?? {})[0]?.schema;
 const lines = ["// Generated from docs/reference/openapi.json by `npm run types`; not to be edited.", ""];
-for (const [name, schema] of Object.entries(document.components.schemas)) lines.push(`export type ${name} = ${type(schema)};`);
+for (const [name, schema] of Object.entries(document.components.schemas))
+  lines.push(`export type ${name} = ${type(schema)};`);
 for (const method of ["get", "post", "delete"]) {
   lines.push("", `export interface ${method[0].toUpperCase()}${method.slice(1)} {`);
   for (const [path, methods] of Object.entries(document.paths)) {
     if (!methods[method]) continue;
-    const answers = Object.entries(methods[method].responses).filter(([status]) => status.startsWith("2")).map(([, answer]) => type(content(answer)));
+    const answers = Object.entries(methods[method].responses)
+      .filter(([status]) => status.startsWith("2"))
+      .map(([, answer]) => type(content(answer)));
     const body = type(content(methods[method].requestBody));
-    lines.push(`  ${JSON.stringify(path.replace("/api/v1", ""))}: { answer: ${[...new Set(answers)].join(" | ")}; body: ${body} };`);
+    lines.push(
+      `  ${JSON.stringify(path.replace("/api/v1", ""))}: { answer: ${[...new Set(answers)].join(" | ")}; body: ${body} };`,
+    );
   }
   lines.push("}");
 }
-const text = lines.join("\n") + "\n";
+const text = `${lines.join("\n")}\n`;
 const file = at("../src/api.types.ts");
 if (process.argv.includes("--check")) {
-  if (readFileSync(file, "utf8") !== text) throw new Error("src/api.types.ts is not that of openapi.json: npm run types");
+  if (readFileSync(file, "utf8") !== text)
+    throw new Error("src/api.types.ts is not that of openapi.json: npm run types");
 } else writeFileSync(file, text);

@@ -42,17 +42,32 @@ export function fill(path: string, query: Query = {}, parts: Parts = {}): string
   return filled + (search.size > 0 ? `?${search}` : "");
 }
 
-export const apiUrl = (path: string): string => new URL("api/v1" + path, document.baseURI).href;
+export const apiUrl = (path: string): string => new URL(`api/v1${path}`, document.baseURI).href;
 
-export function get<Path extends keyof Get>(path: Path, query?: Query, parts?: Parts, abort?: AbortSignal): Promise<Get[Path]["answer"]> {
+export function get<Path extends keyof Get>(
+  path: Path,
+  query?: Query,
+  parts?: Parts,
+  abort?: AbortSignal,
+): Promise<Get[Path]["answer"]> {
   return ask("GET", fill(path, query, parts), undefined, abort);
 }
 
-export function post<Path extends keyof Post>(path: Path, body: Partial<NonNullable<Post[Path]["body"]>>, parts?: Parts, abort?: AbortSignal, query: Query = {}): Promise<Post[Path]["answer"]> {
+export function post<Path extends keyof Post>(
+  path: Path,
+  body: Partial<NonNullable<Post[Path]["body"]>>,
+  parts?: Parts,
+  abort?: AbortSignal,
+  query: Query = {},
+): Promise<Post[Path]["answer"]> {
   return ask("POST", fill(path, query, parts), body, abort);
 }
 
-export function remove<Path extends keyof Delete>(path: Path, query?: Query, parts?: Parts): Promise<Delete[Path]["answer"]> {
+export function remove<Path extends keyof Delete>(
+  path: Path,
+  query?: Query,
+  parts?: Parts,
+): Promise<Delete[Path]["answer"]> {
   return ask("DELETE", fill(path, query, parts));
 }
 
@@ -74,7 +89,13 @@ export async function sessionBegins<Answer>(request: () => Promise<Answer>): Pro
 }
 
 /** `limitMs`: how long an answer may take. */
-export async function ask<Answer>(method: string, path: string, body?: unknown, abort?: AbortSignal, limitMs?: number): Promise<Answer> {
+export async function ask<Answer>(
+  method: string,
+  path: string,
+  body?: unknown,
+  abort?: AbortSignal,
+  limitMs?: number,
+): Promise<Answer> {
   return (await send<Answer>(method, path, { body, abort, ...(limitMs === undefined ? {} : { limitMs }) })).answer;
 }
 
@@ -87,7 +108,12 @@ interface Sent {
 }
 
 /** The same with headers, and with those of the answer. */
-export async function send<Answer>(method: string, path: string, { body, abort, headers: more, limitMs = 10_000 }: Sent = {}, again = true): Promise<{ answer: Answer; headers: Headers }> {
+export async function send<Answer>(
+  method: string,
+  path: string,
+  { body, abort, headers: more, limitMs = 10_000 }: Sent = {},
+  again = true,
+): Promise<{ answer: Answer; headers: Headers }> {
   const isLogin = path.startsWith("/login");
   if (method !== "GET" && !isLogin) await whoIsKnown;
   const token = csrfToken.value;
@@ -97,7 +123,13 @@ export async function send<Answer>(method: string, path: string, { body, abort, 
   let answer: Response, text: string;
   try {
     const limit = AbortSignal.timeout(limitMs);
-    const init: RequestInit = { method, headers, credentials: "same-origin", cache: "no-store", signal: abort ? AbortSignal.any([abort, limit]) : limit };
+    const init: RequestInit = {
+      method,
+      headers,
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: abort ? AbortSignal.any([abort, limit]) : limit,
+    };
     if (body !== undefined) init.body = JSON.stringify(body);
     answer = await fetch(apiUrl(path), init);
     text = await answer.text();
@@ -112,9 +144,10 @@ export async function send<Answer>(method: string, path: string, { body, abort, 
   if (again && method !== "GET" && problem.type.endsWith(":csrf")) {
     // Another tab has signed in since: the cookie is that of a new session, and the token is not. Nothing was done yet.
     // Somebody else may have: what was asked for is not done in another name.
-    if (await whoAsks.lookAgain()) return send(method, path, { body, abort, limitMs, ...(more ? { headers: more } : {}) }, false);
+    if (await whoAsks.lookAgain())
+      return send(method, path, { body, abort, limitMs, ...(more ? { headers: more } : {}) }, false);
   }
-  if (problem["reason"] === "password_change") whoAsks.hasToChange();
+  if (problem.reason === "password_change") whoAsks.hasToChange();
   // A wrong password ends no session, and a refusal of the session of before says nothing of the one that has begun since.
   const isOfNow = beginning === 0 && token === csrfToken.value && !problem.type.endsWith(":login-failed");
   if (answer.status === 401 && !isLogin && isOfNow) rejected.value++;
@@ -123,21 +156,39 @@ export async function send<Answer>(method: string, path: string, { body, abort, 
 
 /** The first lines of an answer that is lines of JSON; the rest is not read. */
 export async function firstLines(path: string, most: number, abort: AbortSignal): Promise<unknown[]> {
-  const answer = await fetch(apiUrl(path), { headers: { Accept: "application/x-ndjson" }, credentials: "same-origin", cache: "no-store", signal: AbortSignal.any([abort, AbortSignal.timeout(10_000)]) });
+  const answer = await fetch(apiUrl(path), {
+    headers: { Accept: "application/x-ndjson" },
+    credentials: "same-origin",
+    cache: "no-store",
+    signal: AbortSignal.any([abort, AbortSignal.timeout(10_000)]),
+  });
   if (!answer.ok || !answer.body) throw new ApiError(asProblem(answer.status, await answer.text()));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for (let ended = false; !ended && text.split("\n").length <= most;) {
+  for (let ended = false; !ended && text.split("\n").length <= most; ) {
     const { done, value } = await reader.read();
     [text, ended] = [text + (value ?? ""), done];
   }
   void reader.cancel();
-  return text.split("\n").slice(0, most).filter((line) => line !== "").map((line) => JSON.parse(line));
+  return text
+    .split("\n")
+    .slice(0, most)
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line));
 }
 
 function silent(method: string): Problem {
-  const detail = method === "GET" ? "No answer arrived. The request is sent again." : "No answer arrived. The broker may or may not have carried out the request.";
-  return { type: "urn:heraldmq:problem:no-answer", title: "The broker does not answer", status: 0, detail, instance: "" };
+  const detail =
+    method === "GET"
+      ? "No answer arrived. The request is sent again."
+      : "No answer arrived. The broker may or may not have carried out the request.";
+  return {
+    type: "urn:heraldmq:problem:no-answer",
+    title: "The broker does not answer",
+    status: 0,
+    detail,
+    instance: "",
+  };
 }
 
 function asProblem(status: number, text: string): Problem {
@@ -151,7 +202,9 @@ function asProblem(status: number, text: string): Problem {
 }
 
 export const problemOf = (error: unknown): Problem =>
-  error instanceof ApiError ? error.problem : { type: "about:blank", title: "The page failed", status: 0, detail: String(error), instance: "" };
+  error instanceof ApiError
+    ? error.problem
+    : { type: "about:blank", title: "The page failed", status: 0, detail: String(error), instance: "" };
 
 /** What fits into a path of a URL, whatever browser and proxies do with it. */
 export const fitsPath = (id: string): boolean => /^[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,255}$/.test(id);

@@ -34,15 +34,28 @@ export function outcome(begun: Begun, rows: ShardRow[], now: number): Outcome {
   if (begun.what === "split") {
     const made = rows.find(({ store, shard }) => store === begun.store && shard === begun.at);
     const shards = rows.filter(({ store }) => store === begun.store).length;
-    if (made?.leader != null) return { over: true, says: `${name} was split: ${nameOf(made)} has the slots from ${made.first_slot} to ${made.last_slot}, and ${visible(made.leader_name ?? made.leader)} leads it. The ${begun.store} store has ${plural(shards, "shard")}.` };
-    return { over: late, says: `${name} ${late ? "was not split within 30 s" : "is being split"}: ${made ? `${nameOf(made)} has no leader yet` : `there is no shard ${begun.at} yet`}.` };
+    if (made?.leader != null)
+      return {
+        over: true,
+        says: `${name} was split: ${nameOf(made)} has the slots from ${made.first_slot} to ${made.last_slot}, and ${visible(made.leader_name ?? made.leader)} leads it. The ${begun.store} store has ${plural(shards, "shard")}.`,
+      };
+    return {
+      over: late,
+      says: `${name} ${late ? "was not split within 30 s" : "is being split"}: ${made ? `${nameOf(made)} has no leader yet` : `there is no shard ${begun.at} yet`}.`,
+    };
   }
   const to = visible(begun.toName);
   if (row?.leader === begun.to) return { over: true, says: `${to} leads ${name}.` };
   // Each election has a term of its own: who leads in a later one and is another was elected afterwards.
   if (row?.leader != null && Number(row.term) > Number(begun.term))
-    return { over: true, says: `${visible(row.leader_name ?? row.leader)} leads ${name} in term ${row.term}, not ${to}: the cluster has moved the lead again, as it does to spread leaders evenly.` };
-  return { over: late, says: `${late ? `${to} has not become the leader of ${name} within 30 s` : `${to} is taking over ${name}`}: ${row?.leader == null ? "it has no leader" : `${visible(row.leader_name ?? row.leader)} still leads it`}.` };
+    return {
+      over: true,
+      says: `${visible(row.leader_name ?? row.leader)} leads ${name} in term ${row.term}, not ${to}: the cluster has moved the lead again, as it does to spread leaders evenly.`,
+    };
+  return {
+    over: late,
+    says: `${late ? `${to} has not become the leader of ${name} within 30 s` : `${to} is taking over ${name}`}: ${row?.leader == null ? "it has no leader" : `${visible(row.leader_name ?? row.leader)} still leads it`}.`,
+  };
 }
 
 /** How many shards each node leads. */
@@ -56,11 +69,19 @@ export function led(rows: ShardRow[]): Map<NodeId, number> {
 }
 
 /** The voter that would lead two shards less than the new leader, so that the cluster gives it one: often the same. */
-export function undoneFor(row: ShardRow, to: NodeId, rows: ShardRow[]): { name: string; has: number; more: number } | null {
+export function undoneFor(
+  row: ShardRow,
+  to: NodeId,
+  rows: ShardRow[],
+): { name: string; has: number; more: number } | null {
   const counts = led(rows);
   const after = (node: NodeId) => (counts.get(node) ?? 0) + (node === to ? 1 : 0) - (node === row.leader ? 1 : 0);
-  const [least] = row.voters.filter((voter) => voter.reach === "up" && voter.node !== to).sort((a, b) => after(a.node) - after(b.node));
-  return least && after(to) - after(least.node) >= 2 ? { name: least.node_name, has: after(least.node), more: after(to) } : null;
+  const [least] = row.voters
+    .filter((voter) => voter.reach === "up" && voter.node !== to)
+    .sort((a, b) => after(a.node) - after(b.node));
+  return least && after(to) - after(least.node) >= 2
+    ? { name: least.node_name, has: after(least.node), more: after(to) }
+    : null;
 }
 
 /** Where the broker splits a shard if it is not told: where the load halves, or in the middle. `null`: it has one slot. */

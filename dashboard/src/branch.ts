@@ -7,7 +7,11 @@ export interface Branch {
 }
 
 /** The topics at a level and below it that have retained messages, up to a number. */
-export async function branchOf(topic: string, limit: number, load: (filter: string, after: string | undefined) => Promise<{ items: { topic: string }[]; next: string | null }>): Promise<Branch> {
+export async function branchOf(
+  topic: string,
+  limit: number,
+  load: (filter: string, after: string | undefined) => Promise<{ items: { topic: string }[]; next: string | null }>,
+): Promise<Branch> {
   const topics: string[] = [];
   let after: string | undefined;
   do {

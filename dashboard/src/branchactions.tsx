@@ -15,13 +15,40 @@ export function BranchActions({ topic, gone }: { topic: string; gone(): void }) 
   const [found, setFound] = useState<Branch | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [asked, setAsked] = useState(false);
-  const look = () => branchOf(topic, most.counted, load).then((branch) => { setFound(branch); setProblem(null); }, (error) => setProblem(problemOf(error)));
+  const look = () =>
+    branchOf(topic, most.counted, load).then(
+      (branch) => {
+        setFound(branch);
+        setProblem(null);
+      },
+      (error) => setProblem(problemOf(error)),
+    );
   return (
     <span class="branch-actions">
-      {found ? <span class="soft">{found.more ? "more than " : ""}{plural(found.topics.length, "message")}</span> : <button type="button" class="quiet" onClick={look}>Count</button>}
+      {found ? (
+        <span class="soft">
+          {found.more ? "more than " : ""}
+          {plural(found.topics.length, "message")}
+        </span>
+      ) : (
+        <button type="button" class="quiet" onClick={look}>
+          Count
+        </button>
+      )}
       {problem && <span class="state bad">{visible(problem.detail)}</span>}
-      <Action quiet needs="operator" onClick={() => setAsked(true)}>Remove all…</Action>
-      {asked && <RemoveBranch topic={topic} close={() => setAsked(false)} done={() => { setFound(null); gone(); }} />}
+      <Action quiet needs="operator" onClick={() => setAsked(true)}>
+        Remove all…
+      </Action>
+      {asked && (
+        <RemoveBranch
+          topic={topic}
+          close={() => setAsked(false)}
+          done={() => {
+            setFound(null);
+            gone();
+          }}
+        />
+      )}
     </span>
   );
 }
@@ -30,7 +57,9 @@ function RemoveBranch({ topic, close, done }: { topic: string; close(): void; do
   const [branch, setBranch] = useState<Branch | null>(null);
   const [removed, setRemoved] = useState(0);
   const [problem, setProblem] = useState<Problem | null>(null);
-  useEffect(() => { branchOf(topic, most.removed, load).then(setBranch, (error) => setProblem(problemOf(error))); }, [topic]);
+  useEffect(() => {
+    branchOf(topic, most.removed, load).then(setBranch, (error) => setProblem(problemOf(error)));
+  }, [topic]);
   async function act() {
     try {
       for (const one of branch?.topics ?? []) {
@@ -43,10 +72,27 @@ function RemoveBranch({ topic, close, done }: { topic: string; close(): void; do
   }
   const size = branch?.topics.length ?? 0;
   return (
-    <Confirm title={`Remove the retained messages at and below ${middle(visible(topic), 40)}?`} deed="Remove" danger typed={size > 1 ? String(size) : null} disabled={size === 0} act={act} close={close}>
+    <Confirm
+      title={`Remove the retained messages at and below ${middle(visible(topic), 40)}?`}
+      deed="Remove"
+      danger
+      typed={size > 1 ? String(size) : null}
+      disabled={size === 0}
+      act={act}
+      close={close}
+    >
       {problem && <Failed problem={problem} />}
-      {branch && <p>{plural(size, "message is", "messages are")} removed{branch.more && `, the first ${count(size)} of more`}. Subscribers get an empty message for each. This cannot be undone.</p>}
-      {removed > 0 && <p role="status">{count(removed)} of {count(size)} removed.</p>}
+      {branch && (
+        <p>
+          {plural(size, "message is", "messages are")} removed{branch.more && `, the first ${count(size)} of more`}.
+          Subscribers get an empty message for each. This cannot be undone.
+        </p>
+      )}
+      {removed > 0 && (
+        <p role="status">
+          {count(removed)} of {count(size)} removed.
+        </p>
+      )}
     </Confirm>
   );
 }

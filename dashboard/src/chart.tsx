@@ -18,7 +18,7 @@ export interface Line {
   lacking?: Values;
 }
 
-const units = { rate, count, bytes, milliseconds, cores: (n: number | null | undefined) => share(n), };
+const units = { rate, count, bytes, milliseconds, cores: (n: number | null | undefined) => share(n) };
 
 interface ChartProps {
   title: string;
@@ -54,7 +54,8 @@ export function Chart(props: ChartProps) {
   latest.current = props;
   const seen = useRef(true);
   const isLog = logarithmic.value.includes(props.title);
-  const shape = props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join() + isLog + props.stacked;
+  const shape =
+    props.lines.map((line) => `${line.name}:${line.color}:${line.lacking ? 1 : 0}`).join() + isLog + props.stacked;
 
   useEffect(() => {
     const element = box.current!;
@@ -70,7 +71,11 @@ export function Chart(props: ChartProps) {
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     const redraw = () => made.redraw(false);
     scheme.addEventListener("change", redraw);
-    const stops = [theme.subscribe(() => requestAnimationFrame(redraw)), zone.subscribe(redraw), zoom.subscribe(() => made.setData(data(latest.current)))];
+    const stops = [
+      theme.subscribe(() => requestAnimationFrame(redraw)),
+      zone.subscribe(redraw),
+      zoom.subscribe(() => made.setData(data(latest.current))),
+    ];
     return () => {
       resized.disconnect();
       observed.disconnect();
@@ -102,9 +107,24 @@ export function Chart(props: ChartProps) {
           ))}
         </span>
         <span class="chart-buttons">
-          {props.mayBeLog && <button type="button" class="quiet" aria-pressed={isLog} aria-label={`${props.title}, log axis`}
-            onClick={() => (logarithmic.value = isLog ? logarithmic.value.filter((title) => title !== props.title) : [...logarithmic.value, props.title])}>log</button>}
-          <button type="button" class="quiet" aria-label={`${props.title} as table`} onClick={() => setAsTable(true)}>table</button>
+          {props.mayBeLog && (
+            <button
+              type="button"
+              class="quiet"
+              aria-pressed={isLog}
+              aria-label={`${props.title}, log axis`}
+              onClick={() =>
+                (logarithmic.value = isLog
+                  ? logarithmic.value.filter((title) => title !== props.title)
+                  : [...logarithmic.value, props.title])
+              }
+            >
+              log
+            </button>
+          )}
+          <button type="button" class="quiet" aria-label={`${props.title} as table`} onClick={() => setAsTable(true)}>
+            table
+          </button>
         </span>
       </figcaption>
       <div ref={box} class="plot" role="img" aria-label={sentence(props)} />
@@ -131,12 +151,22 @@ function data({ seconds, lines, stacked }: ChartProps): uPlot.AlignedData {
     // The areas; above each its edge, dashed where nodes are missing. An area without height has none: it would hide that below.
     const known = lines.map((line) => line.values.map((value, n) => value ?? line.lacking?.[n] ?? null));
     const lacks = (n: number) => lines.some((line) => line.lacking?.[n] != null);
-    return [seconds, ...stack(known).flatMap((top, line) => {
-      const hasEdge = (n: number) => line === 0 || [n - 1, n, n + 1].some((at) => (known[line]![at] ?? 0) > 0);
-      return [top, top.map((value, n) => (lacks(n) || !hasEdge(n) ? null : value)), top.map((value, n) => (lacks(n) && hasEdge(n) ? value : null))];
-    })] as uPlot.AlignedData;
+    return [
+      seconds,
+      ...stack(known).flatMap((top, line) => {
+        const hasEdge = (n: number) => line === 0 || [n - 1, n, n + 1].some((at) => (known[line]![at] ?? 0) > 0);
+        return [
+          top,
+          top.map((value, n) => (lacks(n) || !hasEdge(n) ? null : value)),
+          top.map((value, n) => (lacks(n) && hasEdge(n) ? value : null)),
+        ];
+      }),
+    ] as uPlot.AlignedData;
   }
-  return [seconds, ...lines.flatMap((line) => (line.lacking ? [line.values, line.lacking] : [line.values]))] as uPlot.AlignedData;
+  return [
+    seconds,
+    ...lines.flatMap((line) => (line.lacking ? [line.values, line.lacking] : [line.values])),
+  ] as uPlot.AlignedData;
 }
 
 const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -146,69 +176,117 @@ function make(element: HTMLElement, latest: { current: ChartProps }, setAt: (ind
   const { lines, unit, title, stacked } = latest.current;
   const isLog = logarithmic.peek().includes(title);
   const fill = (line: Line) => () => `${token(`--c${line.color}`)}59`;
-  const bands = stacked ? lines.slice(1).map((line, n): uPlot.Band => ({ series: [3 * n + 4, 3 * n + 1], fill: fill(line) })) : [];
-  const series = stacked ? lines.flatMap((line, n): uPlot.Series[] => {
-    const edge: uPlot.Series = { stroke: () => token(`--c${line.color}`), width: 1.5, points: { show: false }, spanGaps: false };
-    const area: uPlot.Series = { ...edge, stroke: "transparent", ...(n === 0 ? { fill: fill(line) } : {}) };
-    return [area, edge, { ...edge, dash: [4, 4] }];
-  }) : lines.flatMap((line): uPlot.Series[] => {
-    const drawn: uPlot.Series = { stroke: () => token(`--c${line.color}`), width: 1.5, points: { show: false }, spanGaps: false };
-    return line.lacking ? [drawn, { ...drawn, dash: [4, 4] }] : [drawn];
-  });
+  const bands = stacked
+    ? lines.slice(1).map((line, n): uPlot.Band => ({ series: [3 * n + 4, 3 * n + 1], fill: fill(line) }))
+    : [];
+  const series = stacked
+    ? lines.flatMap((line, n): uPlot.Series[] => {
+        const edge: uPlot.Series = {
+          stroke: () => token(`--c${line.color}`),
+          width: 1.5,
+          points: { show: false },
+          spanGaps: false,
+        };
+        const area: uPlot.Series = { ...edge, stroke: "transparent", ...(n === 0 ? { fill: fill(line) } : {}) };
+        return [area, edge, { ...edge, dash: [4, 4] }];
+      })
+    : lines.flatMap((line): uPlot.Series[] => {
+        const drawn: uPlot.Series = {
+          stroke: () => token(`--c${line.color}`),
+          width: 1.5,
+          points: { show: false },
+          spanGaps: false,
+        };
+        return line.lacking ? [drawn, { ...drawn, dash: [4, 4] }] : [drawn];
+      });
   const text = `11px ${getComputedStyle(document.body).fontFamily}`;
   const axis: uPlot.Axis = {
-    stroke: () => token("--soft"), font: text, ticks: { show: false },
-    grid: { stroke: () => token("--rule"), width: 1 }, border: { show: false },
+    stroke: () => token("--soft"),
+    font: text,
+    ticks: { show: false },
+    grid: { stroke: () => token("--rule"), width: 1 },
+    border: { show: false },
   };
-  return new uPlot({
-    width: element.clientWidth || 300,
-    height,
-    // Words of marks stand above.
-    padding: [latest.current.marks ? 18 : 8, 18, 0, 0],
-    legend: { show: false },
-    cursor: {
-      sync: { key: together.key, setSeries: false },
-      points: { size: 5 },
-      drag: { x: true, y: false, setScale: false },
-      bind: { dblclick: () => () => { zoom.value = null; return null; } },
-    },
-    bands,
-    hooks: {
-      draw: [(plot) => drawMarks(plot, latest.current.marks ?? [])],
-      setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
-      setSelect: [(plot) => {
-        if (plot.select.width < 4) return;
-        zoom.value = [plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x")];
-        plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-      }],
-    },
-    scales: {
-      x: {
-        range: () => {
-          const end = latest.current.seconds.at(-1) ?? Date.now() / 1000;
-          // A node that has just been started has few samples: they fill the chart.
-          const first = latest.current.seconds[0] ?? end;
-          return zoom.value ?? [Math.max(end - latest.current.windowSeconds, Math.min(first, end - SHORTEST_S)), end];
+  return new uPlot(
+    {
+      width: element.clientWidth || 300,
+      height,
+      // Words of marks stand above.
+      padding: [latest.current.marks ? 18 : 8, 18, 0, 0],
+      legend: { show: false },
+      cursor: {
+        sync: { key: together.key, setSeries: false },
+        points: { size: 5 },
+        drag: { x: true, y: false, setScale: false },
+        bind: {
+          dblclick: () => () => {
+            zoom.value = null;
+            return null;
+          },
         },
       },
-      y: {
-        distr: isLog ? 3 : 1,
-        range: (plot) => {
-          const end = plot.data[0].at(-1) ?? 0;
-          const inWindow = plot.data.slice(1).flatMap((values) => [...values as Values].filter((value, n): value is number =>
-            value !== null && plot.data[0][n]! >= end - latest.current.windowSeconds));
-          if (isLog) return decades(inWindow);
-          scale = follow(scale, Math.max(0, ...inWindow), Date.now());
-          return [0, scale.top];
+      bands,
+      hooks: {
+        draw: [(plot) => drawMarks(plot, latest.current.marks ?? [])],
+        setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
+        setSelect: [
+          (plot) => {
+            if (plot.select.width < 4) return;
+            zoom.value = [
+              plot.posToVal(plot.select.left, "x"),
+              plot.posToVal(plot.select.left + plot.select.width, "x"),
+            ];
+            plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          },
+        ],
+      },
+      scales: {
+        x: {
+          range: () => {
+            const end = latest.current.seconds.at(-1) ?? Date.now() / 1000;
+            // A node that has just been started has few samples: they fill the chart.
+            const first = latest.current.seconds[0] ?? end;
+            return zoom.value ?? [Math.max(end - latest.current.windowSeconds, Math.min(first, end - SHORTEST_S)), end];
+          },
+        },
+        y: {
+          distr: isLog ? 3 : 1,
+          range: (plot) => {
+            const end = plot.data[0].at(-1) ?? 0;
+            const inWindow = plot.data
+              .slice(1)
+              .flatMap((values) =>
+                [...(values as Values)].filter(
+                  (value, n): value is number =>
+                    value !== null && plot.data[0][n]! >= end - latest.current.windowSeconds,
+                ),
+              );
+            if (isLog) return decades(inWindow);
+            scale = follow(scale, Math.max(0, ...inWindow), Date.now());
+            return [0, scale.top];
+          },
         },
       },
+      axes: [
+        {
+          ...axis,
+          size: 26,
+          space: 64,
+          values: (_, splits) => splits.map((at) => time(at * 1000, at * 1000, zone.value).slice(0, 5)),
+        },
+        {
+          ...axis,
+          size: gutter,
+          space: 34,
+          values: (_, splits) =>
+            splits.map((value: number | null) => (value === null ? "" : tick(unit === "cores" ? value * 100 : value))),
+        },
+      ],
+      series: [{}, ...series],
     },
-    axes: [
-      { ...axis, size: 26, space: 64, values: (_, splits) => splits.map((at) => time(at * 1000, at * 1000, zone.value).slice(0, 5)) },
-      { ...axis, size: gutter, space: 34, values: (_, splits) => splits.map((value: number | null) => (value === null ? "" : tick(unit === "cores" ? value * 100 : value))) },
-    ],
-    series: [{}, ...series],
-  }, data(latest.current), element);
+    data(latest.current),
+    element,
+  );
 }
 
 /** A thin line at each moment; above, its words where there is room, the latest first, and how many had none: the table has all. */
@@ -228,7 +306,10 @@ function drawMarks(plot: uPlot, marks: readonly Mark[]) {
   ctx.fillStyle = token("--soft");
   ctx.setLineDash([2 * pixel, 2 * pixel]);
   let free = end;
-  const shown = marks.filter((mark) => mark.at >= min && mark.at <= max).map(({ at, text }) => ({ text, x: Math.round(plot.valToPos(at, "x", true)) + (pixel % 2) / 2 })).reverse();
+  const shown = marks
+    .filter((mark) => mark.at >= min && mark.at <= max)
+    .map(({ at, text }) => ({ text, x: Math.round(plot.valToPos(at, "x", true)) + (pixel % 2) / 2 }))
+    .reverse();
   for (const [n, { x, text }] of shown.entries()) {
     const close = shown.slice(n + 1).findIndex((before, m) => shown[n + m]!.x - before.x > 24 * pixel);
     const others = close < 0 ? shown.length - n - 1 : close;
@@ -252,25 +333,55 @@ function AsTable({ title, unit, seconds, lines: drawn, more = [], marks = [], cl
   const lines = [...drawn, ...more];
   const every = 6;
   /** What has happened in the minute that a row stands for. */
-  const meanwhile = (n: number) => marks.filter((mark) => mark.at <= seconds[n]! && mark.at > (seconds[n - every] ?? 0));
-  const rows = seconds.map((at, n) => ({ at, n })).filter(({ n }) => (seconds.length - 1 - n) % every === 0).reverse();
+  const meanwhile = (n: number) =>
+    marks.filter((mark) => mark.at <= seconds[n]! && mark.at > (seconds[n - every] ?? 0));
+  const rows = seconds
+    .map((at, n) => ({ at, n }))
+    .filter(({ n }) => (seconds.length - 1 - n) % every === 0)
+    .reverse();
   return (
     <Dialog title={title} close={close}>
       <div class="scroll" tabIndex={0} role="region" aria-label={title}>
         <table>
-          <thead><tr><th scope="col">Time</th>{lines.map((line) => <th key={line.name} scope="col" class="figure">{visible(line.name)}</th>)}{marks.length > 0 && <th scope="col">Meanwhile</th>}</tr></thead>
+          <thead>
+            <tr>
+              <th scope="col">Time</th>
+              {lines.map((line) => (
+                <th key={line.name} scope="col" class="figure">
+                  {visible(line.name)}
+                </th>
+              ))}
+              {marks.length > 0 && <th scope="col">Meanwhile</th>}
+            </tr>
+          </thead>
           <tbody>
             {rows.map(({ at, n }) => (
               <tr key={at}>
                 <th scope="row">{time(at * 1000, at * 1000, zone.value)}</th>
-                {lines.map((line) => <td key={line.name} class="figure">{line.values[n] == null && line.lacking?.[n] == null ? unknown : units[unit](line.values[n] ?? line.lacking?.[n])}</td>)}
-                {marks.length > 0 && <td>{meanwhile(n).map((mark) => mark.text).join(", ")}</td>}
+                {lines.map((line) => (
+                  <td key={line.name} class="figure">
+                    {line.values[n] == null && line.lacking?.[n] == null
+                      ? unknown
+                      : units[unit](line.values[n] ?? line.lacking?.[n])}
+                  </td>
+                ))}
+                {marks.length > 0 && (
+                  <td>
+                    {meanwhile(n)
+                      .map((mark) => mark.text)
+                      .join(", ")}
+                  </td>
+                )}
               </tr>
             ))}
           </tbody>
         </table>
       </div>
-      <div class="buttons"><button type="button" onClick={close}>Close</button></div>
+      <div class="buttons">
+        <button type="button" onClick={close}>
+          Close
+        </button>
+      </div>
     </Dialog>
   );
 }

@@ -23,4 +23,5 @@ export function startedAt(seconds: number | null | undefined): string {
   if (seconds == null) return unknown;
   return showTime(Math.floor((clusterNow() / 1000 - seconds) / 60) * 60_000).replace(/:00$/, "");
 }
-export const secondsSince = (at: string | null | undefined): number | null => (at == null ? null : (clusterNow() - Date.parse(at)) / 1000);
+export const secondsSince = (at: string | null | undefined): number | null =>
+  at == null ? null : (clusterNow() - Date.parse(at)) / 1000;

@@ -29,8 +29,24 @@ export interface Stream {
 }
 
 const most = 200;
-const types = ["client.connected", "client.disconnected", "client.refused", "message.dropped", "alarm.raised", "alarm.cleared", "node.state", "shard.leader", "shard.split", "shard.moved", "right.denied", "api.change",
-  "session.begun", "session.ended", "subscription.added", "subscription.removed"];
+const types = [
+  "client.connected",
+  "client.disconnected",
+  "client.refused",
+  "message.dropped",
+  "alarm.raised",
+  "alarm.cleared",
+  "node.state",
+  "shard.leader",
+  "shard.split",
+  "shard.moved",
+  "right.denied",
+  "api.change",
+  "session.begun",
+  "session.ended",
+  "subscription.added",
+  "subscription.removed",
+];
 
 export function useEvents(query: Record<string, string | undefined>): Stream {
   const [stream, setStream] = useState<Stream>({ state: "opening", events: [], gaps: [] });
@@ -38,7 +54,11 @@ export function useEvents(query: Record<string, string | undefined>): Stream {
   useEffect(() => {
     setStream({ state: "opening", events: [], gaps: [] });
     const set = (state: StreamState) => setStream((old) => ({ ...old, state }));
-    return whileSeen("heraldmq-events", () => set("waiting"), (ended) => open(path, ended, set, setStream));
+    return whileSeen(
+      "heraldmq-events",
+      () => set("waiting"),
+      (ended) => open(path, ended, set, setStream),
+    );
   }, [path]);
   return stream;
 }
@@ -49,34 +69,57 @@ export function whileSeen(name: string, wait: () => void, open: (ended: AbortSig
   function follow() {
     const wanted = !document.hidden && !paused.value;
     if (wanted && !ended) {
-      const { signal } = (ended = new AbortController());
+      ended = new AbortController();
+      const { signal } = ended;
       wait();
-      navigator.locks.request(name, { signal }, () => new Promise<void>((done) => {
-        signal.addEventListener("abort", () => done());
-        open(signal);
-      })).catch(() => {});
+      navigator.locks
+        .request(
+          name,
+          { signal },
+          () =>
+            new Promise<void>((done) => {
+              signal.addEventListener("abort", () => done());
+              open(signal);
+            }),
+        )
+        .catch(() => {});
     }
-    if (!wanted && ended) { ended.abort(); ended = null; }
+    if (!wanted && ended) {
+      ended.abort();
+      ended = null;
+    }
   }
   document.addEventListener("visibilitychange", follow);
   const stop = paused.subscribe(follow);
-  return () => { document.removeEventListener("visibilitychange", follow); stop(); ended?.abort(); };
+  return () => {
+    document.removeEventListener("visibilitychange", follow);
+    stop();
+    ended?.abort();
+  };
 }
 
-function open(path: string, ended: AbortSignal, set: (state: StreamState) => void, change: (by: (old: Stream) => Stream) => void): void {
+function open(
+  path: string,
+  ended: AbortSignal,
+  set: (state: StreamState) => void,
+  change: (by: (old: Stream) => Stream) => void,
+): void {
   const source = new EventSource(apiUrl(path));
   ended.addEventListener("abort", () => source.close());
   source.onopen = () => set("live");
-  source.onerror = () => void unavailable(path, ended).then((none) => {
-    if (none) source.close();
-    if (!ended.aborted) set(none ? "unavailable" : "broken");
-  });
+  source.onerror = () =>
+    void unavailable(path, ended).then((none) => {
+      if (none) source.close();
+      if (!ended.aborted) set(none ? "unavailable" : "broken");
+    });
   const came = (message: MessageEvent<string>) => {
     const event = JSON.parse(message.data) as LiveEvent;
     change((old) => ({ ...old, events: [event, ...old.events].slice(0, most) }));
   };
   for (const type of types) source.addEventListener(type, came);
-  source.addEventListener("gap", (message) => change((old) => ({ ...old, gaps: [JSON.parse(message.data), ...old.gaps].slice(0, 10) })));
+  source.addEventListener("gap", (message) =>
+    change((old) => ({ ...old, gaps: [JSON.parse(message.data), ...old.gaps].slice(0, 10) })),
+  );
   source.addEventListener("end", () => set("broken"));
 }
 

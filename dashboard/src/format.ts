@@ -36,7 +36,12 @@ export function milliseconds(n: number | null | undefined): string {
 /** The text at a tick of an axis: `12 k`, `0.2`. */
 export function tick(n: number): string {
   if (n !== 0 && Math.abs(n) < 1) return String(Number(n.toPrecision(2)));
-  for (const [size, unit] of [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]] as const)
+  for (const [size, unit] of [
+    [1e12, " T"],
+    [1e9, " G"],
+    [1e6, " M"],
+    [1e3, " k"],
+  ] as const)
     if (Math.abs(n) >= size) return Number((n / size).toPrecision(3)) + unit;
   return String(Number(n.toPrecision(3)));
 }
@@ -53,7 +58,12 @@ export function share(part: number | null | undefined): string {
 export function duration(seconds: number | null | undefined): string {
   if (seconds == null) return unknown;
   const whole = Math.max(0, Math.round(seconds));
-  const units = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]] as const;
+  const units = [
+    ["d", 86_400],
+    ["h", 3600],
+    ["min", 60],
+    ["s", 1],
+  ] as const;
   const first = units.findIndex(([, size]) => whole >= size);
   if (first < 0) return "0 s";
   const [name, size] = units[first]!;
@@ -71,7 +81,8 @@ export function time(at: string | number | null | undefined, now: number, zone: 
   if (at == null) return unknown;
   const [moment, today] = [parts(new Date(at), zone), parts(new Date(now), zone)];
   const clock = `${two(moment.hours)}:${two(moment.minutes)}`;
-  if (moment.year === today.year && moment.month === today.month && moment.day === today.day) return `${clock}:${two(moment.seconds)}`;
+  if (moment.year === today.year && moment.month === today.month && moment.day === today.day)
+    return `${clock}:${two(moment.seconds)}`;
   const day = `${moment.day} ${months[moment.month]}`;
   return moment.year === today.year ? `${day} ${clock}` : `${day} ${moment.year}`;
 }
@@ -84,14 +95,30 @@ export function day(at: string | number, zone: Zone): string {
 
 function parts(date: Date, zone: Zone) {
   return zone === "UTC"
-    ? { year: date.getUTCFullYear(), month: date.getUTCMonth(), day: date.getUTCDate(), hours: date.getUTCHours(), minutes: date.getUTCMinutes(), seconds: date.getUTCSeconds() }
-    : { year: date.getFullYear(), month: date.getMonth(), day: date.getDate(), hours: date.getHours(), minutes: date.getMinutes(), seconds: date.getSeconds() };
+    ? {
+        year: date.getUTCFullYear(),
+        month: date.getUTCMonth(),
+        day: date.getUTCDate(),
+        hours: date.getUTCHours(),
+        minutes: date.getUTCMinutes(),
+        seconds: date.getUTCSeconds(),
+      }
+    : {
+        year: date.getFullYear(),
+        month: date.getMonth(),
+        day: date.getDate(),
+        hours: date.getHours(),
+        minutes: date.getMinutes(),
+        seconds: date.getSeconds(),
+      };
 }
 
 /** A text of a stranger: what cannot be seen, or would change the direction of the line, is written out. */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\p{Cs}/gu,
-    (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\p{Cs}/gu,
+    (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`,
+  );
 }
 
 /** At most `most` characters: the middle is left out. */
@@ -99,11 +126,12 @@ export function middle(text: string, most: number): string {
   const characters = text.length > 4 * most ? [...text.slice(0, 2 * most), ...text.slice(-2 * most)] : [...text];
   if (characters.length <= most) return text;
   const end = Math.floor((most - 1) / 2);
-  return characters.slice(0, most - 1 - end).join("") + "…" + characters.slice(characters.length - end).join("");
+  return `${characters.slice(0, most - 1 - end).join("")}…${characters.slice(characters.length - end).join("")}`;
 }
 
 /** A number with what is counted, which may go on with a verb: `1 node is`, `3 nodes are`. */
-export const plural = (n: number | null | undefined, one: string, many = one + "s"): string => `${count(n)} ${n === 1 ? one : many}`;
+export const plural = (n: number | null | undefined, one: string, many = `${one}s`): string =>
+  `${count(n)} ${n === 1 ? one : many}`;
 
 /** Reasons and states as sentences have them: `queue_full_messages` → `queue full messages`. */
 export const words = (name: string): string => name.replaceAll("_", " ");

@@ -13,7 +13,8 @@ const reasons: Record<string, string> = {
   unread_answers: "it does not read the answers of the broker",
 };
 
-export const heldBecause = (reason: string): string => reasons[reason] ?? "its node runs a later version and gives a reason that this page does not know";
+export const heldBecause = (reason: string): string =>
+  reasons[reason] ?? "its node runs a later version and gives a reason that this page does not know";
 
 /** The part of the last minute, in percent. */
 export const share = (held: Pick<PublisherHold, "share_percent">): string => `${Math.round(held.share_percent)} %`;

@@ -32,7 +32,8 @@ export function merge(old: Series | null, answer: History): Series | null {
   const known = new Map(old?.nodes.map((node) => [node.node, node]));
   const silent = answer.partial.flatMap(({ node, node_name }) => (node ? [{ node, node_name }] : []));
   const members = [...answer.nodes, ...silent];
-  for (const { node, node_name } of members) if (!known.has(node)) known.set(node, { node, name: node_name || node, isMember: true, values: {} });
+  for (const { node, node_name } of members)
+    if (!known.has(node)) known.set(node, { node, name: node_name || node, isMember: true, values: {} });
   const nodes = [...known.values()].map((node): NodeValues => {
     const fresh = answer.nodes.find((one) => one.node === node.node);
     const names = new Set([...Object.keys(node.values), ...Object.keys(fresh?.series ?? {})]);
@@ -84,14 +85,22 @@ function extent(series: Series, node: NodeValues): { first: number; last: number
 export function sum(series: Series, name: string): { all: Values; lacking: Values } {
   const all: Values = [];
   const lacking: Values = [];
-  const nodes = series.nodes.map((node) => ({ ...node, lines: Object.values(node.values), last: node.isMember ? series.length : (extent(series, node)?.last ?? -1) }));
+  const nodes = series.nodes.map((node) => ({
+    ...node,
+    lines: Object.values(node.values),
+    last: node.isMember ? series.length : (extent(series, node)?.last ?? -1),
+  }));
   for (let n = 0; n < series.length; n++) {
     let [total, any, isLacking] = [0, false, false];
     for (const node of nodes) {
       const value = node.values[name]?.[n];
       if (value != null) [total, any] = [total + value, true];
       // A sample without this value is of a node that has nothing to add, such as drops for a reason that did not occur.
-      else if (n <= node.last && (node.values[name]?.some((one) => one != null) || node.lines.every((line) => line[n] == null))) isLacking = true;
+      else if (
+        n <= node.last &&
+        (node.values[name]?.some((one) => one != null) || node.lines.every((line) => line[n] == null))
+      )
+        isLacking = true;
     }
     all.push(any && !isLacking ? total : null);
     lacking.push(any && isLacking ? total : null);
@@ -107,12 +116,14 @@ const apart = 3;
  * samples in memory, so one that was started again has lost those before.
  */
 export function beginLate(series: Series): { name: string; from: number | null }[] {
-  return series.nodes.filter((node) => node.isMember).flatMap((node): { name: string; from: number | null }[] => {
-    const known = extent(series, node);
-    if (known === null) return [{ name: node.name, from: null }];
-    // A sample stands where it ends.
-    return known.first > apart ? [{ name: node.name, from: times(series)[known.first]! - series.stepMs / 1000 }] : [];
-  });
+  return series.nodes
+    .filter((node) => node.isMember)
+    .flatMap((node): { name: string; from: number | null }[] => {
+      const known = extent(series, node);
+      if (known === null) return [{ name: node.name, from: null }];
+      // A sample stands where it ends.
+      return known.first > apart ? [{ name: node.name, from: times(series)[known.first]! - series.stepMs / 1000 }] : [];
+    });
 }
 
 /** The largest value of all nodes: what cannot be added, such as a percentile. `null` where no node has one. */
@@ -125,7 +136,8 @@ export function worst(series: Series, name: string): Values {
 
 /** A line for each of the first six nodes that have ever had a value; a node has the same colour in all charts. */
 export const ofNodes = (series: Series | null, name: string): { name: string; color: number; values: Values }[] =>
-  (series?.nodes ?? []).slice(0, nodeColors.length)
+  (series?.nodes ?? [])
+    .slice(0, nodeColors.length)
     .map((node, n) => ({ name: node.name, color: nodeColors[n]!, values: node.values[name] ?? [] }))
     .filter((line) => line.values.some((value) => value != null));
 
@@ -148,14 +160,26 @@ const dropped = "dropped_per_s.";
 
 /** The rates of drops by reason, most first; from the sixth reason on together, as `null`. */
 export function byReason(series: Series): { reason: string | null; all: Values; lacking: Values }[] {
-  const names = new Set(series.nodes.flatMap((node) => Object.keys(node.values).filter((name) => name.startsWith(dropped))));
-  const each = [...names].map((name) => ({ reason: name.slice(dropped.length) as string | null, ...sum(series, name) }));
+  const names = new Set(
+    series.nodes.flatMap((node) => Object.keys(node.values).filter((name) => name.startsWith(dropped))),
+  );
+  const each = [...names].map((name) => ({
+    reason: name.slice(dropped.length) as string | null,
+    ...sum(series, name),
+  }));
   const size = (values: Values) => values.reduce<number>((total, value) => total + (value ?? 0), 0);
-  const most = each.map((one) => ({ ...one, size: size(one.all) + size(one.lacking) })).filter((one) => one.size > 0).sort((a, b) => b.size - a.size);
-  const together = (part: "all" | "lacking"): Values => Array.from({ length: series.length }, (_, n) => {
-    const known = most.slice(5).map((one) => one[part][n]).filter((value): value is number => value != null);
-    return known.length === 0 ? null : known.reduce((total, value) => total + value, 0);
-  });
+  const most = each
+    .map((one) => ({ ...one, size: size(one.all) + size(one.lacking) }))
+    .filter((one) => one.size > 0)
+    .sort((a, b) => b.size - a.size);
+  const together = (part: "all" | "lacking"): Values =>
+    Array.from({ length: series.length }, (_, n) => {
+      const known = most
+        .slice(5)
+        .map((one) => one[part][n])
+        .filter((value): value is number => value != null);
+      return known.length === 0 ? null : known.reduce((total, value) => total + value, 0);
+    });
   const first = most.slice(0, 5).map(({ reason, all, lacking }) => ({ reason, all, lacking }));
   return most.length > 5 ? [...first, { reason: null, all: together("all"), lacking: together("lacking") }] : first;
 }

@@ -14,7 +14,8 @@ const inField = (target: EventTarget | null): boolean =>
 
 export function listen(): void {
   addEventListener("keydown", (event) => {
-    if (!keysOn.value || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+    if (!keysOn.value || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]"))
+      return;
     if (inField(event.target)) {
       if (event.key === "Escape" && !event.defaultPrevented) (event.target as HTMLElement).blur();
       return;
@@ -29,17 +30,35 @@ export function listen(): void {
 
 function press(key: string): boolean {
   switch (key) {
-    case "/": document.querySelector<HTMLElement>("#search")?.focus(); return true;
-    case "?": helpOpen.value = true; return true;
-    case "p": paused.value = !paused.value; return true;
-    case "r": again.value++; return true;
-    case "j": return step(1);
-    case "k": return step(-1);
-    case ".": return act();
-    case "y": return copy();
-    case "[": case "]": document.querySelector<HTMLElement>(`main [data-key="${key}"]`)?.click(); return true;
-    case "Escape": history.back(); return true;
-    default: return /^[1-9]$/.test(key) ? part(Number(key)) : key === "g";
+    case "/":
+      document.querySelector<HTMLElement>("#search")?.focus();
+      return true;
+    case "?":
+      helpOpen.value = true;
+      return true;
+    case "p":
+      paused.value = !paused.value;
+      return true;
+    case "r":
+      again.value++;
+      return true;
+    case "j":
+      return step(1);
+    case "k":
+      return step(-1);
+    case ".":
+      return act();
+    case "y":
+      return copy();
+    case "[":
+    case "]":
+      document.querySelector<HTMLElement>(`main [data-key="${key}"]`)?.click();
+      return true;
+    case "Escape":
+      history.back();
+      return true;
+    default:
+      return /^[1-9]$/.test(key) ? part(Number(key)) : key === "g";
   }
 }
 
@@ -65,7 +84,9 @@ function part(number: number): boolean {
 }
 
 function copy(): boolean {
-  const copied = document.activeElement?.closest<HTMLElement>("[data-copy]") ?? document.querySelector<HTMLElement>("main [data-copy]");
+  const copied =
+    document.activeElement?.closest<HTMLElement>("[data-copy]") ??
+    document.querySelector<HTMLElement>("main [data-copy]");
   if (copied) void navigator.clipboard.writeText(copied.dataset.copy ?? "");
   return copied !== null;
 }

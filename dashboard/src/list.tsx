@@ -16,7 +16,11 @@ export interface Pages<Row> extends Polled<Page<Row>> {
   forward: (() => void) | null;
 }
 
-export function usePages<Row>(load: (after: string | undefined, abort: AbortSignal) => Promise<Page<Row>>, everyMs: number, dependencies: unknown[]): Pages<Row> {
+export function usePages<Row>(
+  load: (after: string | undefined, abort: AbortSignal) => Promise<Page<Row>>,
+  everyMs: number,
+  dependencies: unknown[],
+): Pages<Row> {
   const [cursors, setCursors] = useState<string[]>([]);
   const question = dependencies.join("\0");
   const [asked, setAsked] = useState(question);
@@ -36,14 +40,21 @@ export function usePages<Row>(load: (after: string | undefined, abort: AbortSign
 }
 
 /** `[` and `]` press these buttons. */
-export function Pager({ pages, what, many = what + "s" }: { pages: Pages<unknown>; what: string; many?: string }) {
+export function Pager({ pages, what, many = `${what}s` }: { pages: Pages<unknown>; what: string; many?: string }) {
   if (pages.value === null || (!pages.back && !pages.forward)) return null;
   const shown = pages.value.items.length;
   return (
     <nav class="pager" aria-label={`pages of ${many}`}>
-      <button type="button" data-key="[" disabled={!pages.back} onClick={() => pages.back?.()}>Previous</button>
-      <span>page {pages.number} · {plural(shown, what, many)}{pages.forward ? ", more follow" : ""}</span>
-      <button type="button" data-key="]" disabled={!pages.forward} onClick={() => pages.forward?.()}>Next</button>
+      <button type="button" data-key="[" disabled={!pages.back} onClick={() => pages.back?.()}>
+        Previous
+      </button>
+      <span>
+        page {pages.number} · {plural(shown, what, many)}
+        {pages.forward ? ", more follow" : ""}
+      </span>
+      <button type="button" data-key="]" disabled={!pages.forward} onClick={() => pages.forward?.()}>
+        Next
+      </button>
     </nav>
   );
 }

@@ -20,7 +20,11 @@ const most = 100;
 
 function mark({ type, at, reason, subject, node_name }: LiveEvent): Mark {
   const of = visible(subject ? subject.node_name || subject.node : `${node_name ?? ""} ${words(reason ?? "alarm")}`);
-  return { at: Date.parse(at) / 1000, of, text: subject ? `${of} ${visible(subject.state)}` : of + (type === "alarm.cleared" ? " over" : "") };
+  return {
+    at: Date.parse(at) / 1000,
+    of,
+    text: subject ? `${of} ${visible(subject.state)}` : of + (type === "alarm.cleared" ? " over" : ""),
+  };
 }
 
 /** Adds events to marks, in their order; what several nodes tell of the same is one mark, at the first time. */
@@ -40,7 +44,11 @@ export function add(marks: readonly Mark[], events: readonly LiveEvent[], now: n
   return all.filter(({ at }) => at > now - kept).slice(-most);
 }
 
-export interface Message { type: string; id: string | null; data: string }
+export interface Message {
+  type: string;
+  id: string | null;
+  data: string;
+}
 
 /** The whole messages of a text of server-sent events, and what is left behind them. */
 export function messages(text: string): { all: Message[]; rest: string } {
@@ -67,15 +75,31 @@ const longest = 5000;
  * What has happened behind the position `after`, or in the last hour, and the position behind that. The stream is left again: a node has few of
  * them, and whoever looks at the overview all day is not to keep one.
  */
-export async function happened(after: string | null, now: number, abort: AbortSignal): Promise<{ events: LiveEvent[]; position: string | null }> {
+export async function happened(
+  after: string | null,
+  now: number,
+  abort: AbortSignal,
+): Promise<{ events: LiveEvent[]; position: string | null }> {
   const stop = new AbortController();
   const ends = setTimeout(() => stop.abort(), longest);
   let quiet: ReturnType<typeof setTimeout> | undefined;
   const path = `/events?${new URLSearchParams({ type: types.join(), ...(after ? { after } : { since: new Date((now - kept) * 1000).toISOString() }) })}`;
   let [events, position, text] = [[] as LiveEvent[], after, ""];
   try {
-    const answer = await fetch(apiUrl(path), { headers: { Accept: "text/event-stream" }, credentials: "same-origin", cache: "no-store", signal: AbortSignal.any([abort, stop.signal]) });
-    if (!answer.ok) throw new ApiError({ type: "about:blank", title: `The answer was ${answer.status}`, status: answer.status, detail: "", instance: "" });
+    const answer = await fetch(apiUrl(path), {
+      headers: { Accept: "text/event-stream" },
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: AbortSignal.any([abort, stop.signal]),
+    });
+    if (!answer.ok)
+      throw new ApiError({
+        type: "about:blank",
+        title: `The answer was ${answer.status}`,
+        status: answer.status,
+        detail: "",
+        instance: "",
+      });
     const decoder = new TextDecoder();
     const reader = answer.body!.getReader();
     for (;;) {

@@ -48,7 +48,8 @@ function AsOf({ polled }: { polled: Polled<unknown> }) {
   const old = age * 1000 > 2 * polled.everyMs && !paused.value;
   return (
     <span class="as-of">
-      as of {time(polled.at, Date.now(), zone.value)}{old && polled.problem ? `, ${duration(age)} ago · reconnecting` : ""}
+      as of {time(polled.at, Date.now(), zone.value)}
+      {old && polled.problem ? `, ${duration(age)} ago · reconnecting` : ""}
     </span>
   );
 }
@@ -63,7 +64,12 @@ export function Notices({ polled }: { polled: Polled<unknown> }) {
 }
 
 const reasons: Record<string, string> = {
-  down: "is down", timeout: "did not answer in time", busy: "is busy", version: "runs a version that cannot answer", failed: "failed to answer", no_leader: "has no leader",
+  down: "is down",
+  timeout: "did not answer in time",
+  busy: "is busy",
+  version: "runs a version that cannot answer",
+  failed: "failed to answer",
+  no_leader: "has no leader",
 };
 
 export function Partial({ missing, again }: { missing: Missing[]; again?: () => void }) {
@@ -73,26 +79,36 @@ export function Partial({ missing, again }: { missing: Missing[]; again?: () => 
       <span class="notice-text">
         {missing.map((one) => (
           <span key={one.node ?? one.missing.join()}>
-            <strong>{one.node_name ? visible(one.node_name) : one.node ?? "A shard"}</strong> {reasons[one.reason] ?? words(one.reason)}
+            <strong>{one.node_name ? visible(one.node_name) : (one.node ?? "A shard")}</strong>{" "}
+            {reasons[one.reason] ?? words(one.reason)}
             {one.missing.length > 0 && `, so this page does not show its ${one.missing.map(words).join(", ")}`}.{" "}
           </span>
         ))}
       </span>
-      {again && <button type="button" onClick={again}>Retry</button>}
+      {again && (
+        <button type="button" onClick={again}>
+          Retry
+        </button>
+      )}
     </div>
   );
 }
 
 export function Failed({ problem, again }: { problem: Problem; again?: (() => void) | undefined }) {
   // The dialogs for signing in, and for another password, say it.
-  if ((problem.status === 401 && !problem.type.endsWith(":login-failed")) || problem["reason"] === "password_change") return null;
+  if ((problem.status === 401 && !problem.type.endsWith(":login-failed")) || problem.reason === "password_change")
+    return null;
   return (
     <div class="notice bad" role="alert">
       <span class="notice-text">
         <strong>{visible(problem.title)}.</strong> {visible(problem.detail)}
         {problem.instance && <span class="soft"> Request {problem.instance.split(":").pop()}.</span>}
       </span>
-      {again && <button type="button" onClick={again}>Retry</button>}
+      {again && (
+        <button type="button" onClick={again}>
+          Retry
+        </button>
+      )}
     </div>
   );
 }
@@ -100,17 +116,34 @@ export function Failed({ problem, again }: { problem: Problem; again?: (() => vo
 function AsCommand({ request, body, command }: Pick<HeadProps, "request" | "body" | "command">) {
   const [open, setOpen] = useState(false);
   const data = body === undefined ? "" : ` -H 'Content-Type: application/json' -d ${quote(json(body))}`;
-  const texts = [`curl -H "Authorization: Bearer $KEY"${data} ${quote(apiUrl(request!))}`, ...(command ? [command] : [])];
+  const texts = [
+    `curl -H "Authorization: Bearer $KEY"${data} ${quote(apiUrl(request!))}`,
+    ...(command ? [command] : []),
+  ];
   return (
     <span class="as-command">
-      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>As command</button>
-      {open && <span class="command-box">{texts.map((text) => <code key={text}>{text.length > 2000 ? "The identifier is too long to show as a command." : visible(text)}</code>)}</span>}
+      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        As command
+      </button>
+      {open && (
+        <span class="command-box">
+          {texts.map((text) => (
+            <code key={text}>
+              {text.length > 2000 ? "The identifier is too long to show as a command." : visible(text)}
+            </code>
+          ))}
+        </span>
+      )}
     </span>
   );
 }
 
 /** What was done, or is under way. */
-export const Told = ({ children }: { children?: string | null | undefined }) => <p class={children ? "notice told" : "said"} role="status">{children}</p>;
+export const Told = ({ children }: { children?: string | null | undefined }) => (
+  <p class={children ? "notice told" : "said"} role="status">
+    {children}
+  </p>
+);
 
 export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;

@@ -17,4 +17,5 @@ export function ordered<Row>(rows: readonly Row[], by: (row: Row) => Sortable, d
 }
 
 /** What a click on the head of a column makes of an order: upwards, downwards, none. */
-export const clicked = (order: Order | null, head: string): Order | null => (order?.head !== head ? { head, down: false } : order.down ? null : { head, down: true });
+export const clicked = (order: Order | null, head: string): Order | null =>
+  order?.head !== head ? { head, down: false } : order.down ? null : { head, down: true };

@@ -17,21 +17,39 @@ export interface Polled<T> {
 
 export const retryMs = (failures: number): number => Math.min(30_000, 1000 * 2 ** (failures - 1));
 
-export function usePolled<T>(load: (abort: AbortSignal) => Promise<T>, everyMs: number, dependencies: unknown[]): Polled<T> {
-  const [state, setState] = useState<{ value: T | null; at: number | null; problem: Problem | null }>({ value: null, at: null, problem: null });
+export function usePolled<T>(
+  load: (abort: AbortSignal) => Promise<T>,
+  everyMs: number,
+  dependencies: unknown[],
+): Polled<T> {
+  const [state, setState] = useState<{ value: T | null; at: number | null; problem: Problem | null }>({
+    value: null,
+    at: null,
+    problem: null,
+  });
   const again = useRef(() => {});
   const interval = useRef(everyMs);
   interval.current = everyMs;
   useEffect(() => {
     setState({ value: null, at: null, problem: null });
-    const loop = start(load, () => interval.current, (value) => setState({ value, at: Date.now(), problem: null }), (problem) => setState((old) => ({ ...old, problem })));
+    const loop = start(
+      load,
+      () => interval.current,
+      (value) => setState({ value, at: Date.now(), problem: null }),
+      (problem) => setState((old) => ({ ...old, problem })),
+    );
     again.current = loop.again;
     return loop.end;
   }, dependencies);
   return useMemo(() => ({ ...state, everyMs, again: () => again.current() }), [state, everyMs]);
 }
 
-function start<T>(load: (abort: AbortSignal) => Promise<T>, everyMs: () => number, came: (value: T) => void, failed: (problem: Problem) => void) {
+function start<T>(
+  load: (abort: AbortSignal) => Promise<T>,
+  everyMs: () => number,
+  came: (value: T) => void,
+  failed: (problem: Problem) => void,
+) {
   const ended = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let [failures, asking, due] = [0, false, true];
@@ -49,13 +67,24 @@ function start<T>(load: (abort: AbortSignal) => Promise<T>, everyMs: () => numbe
       if (!ended.signal.aborted) failed(problemOf(error));
     }
     asking = false;
-    timer = setTimeout(() => { due = true; askIfSeen(); }, failures > 0 ? retryMs(failures) : everyMs());
+    timer = setTimeout(
+      () => {
+        due = true;
+        askIfSeen();
+      },
+      failures > 0 ? retryMs(failures) : everyMs(),
+    );
   }
   function askIfSeen() {
     if (due && !document.hidden && !paused.value) void ask();
   }
   document.addEventListener("visibilitychange", askIfSeen);
-  const signals = [paused.subscribe(askIfSeen), me.subscribe((who) => { if (who && failures > 0) void ask(); })];
+  const signals = [
+    paused.subscribe(askIfSeen),
+    me.subscribe((who) => {
+      if (who && failures > 0) void ask();
+    }),
+  ];
   // The first answer comes also while the page is paused.
   void ask();
   return {

@@ -6,7 +6,8 @@ export type Theme = "system" | "light" | "dark";
 
 const kept = (name: string): string | null => localStorage.getItem(`heraldmq.${name}`);
 const keep = (name: string, value: string) => localStorage.setItem(`heraldmq.${name}`, value);
-const oneOf = <T extends string>(value: string | null, all: readonly T[]): T => all.find((one) => one === value) ?? all[0]!;
+const oneOf = <T extends string>(value: string | null, all: readonly T[]): T =>
+  all.find((one) => one === value) ?? all[0]!;
 
 export const theme = signal<Theme>(oneOf(kept("theme"), ["system", "light", "dark"]));
 export const zone = signal<Zone>(oneOf(kept("zone"), ["local", "UTC"]));

@@ -2,10 +2,16 @@
 import { words } from "./format";
 
 const reasons: Record<string, [meaning: string, remedy: string]> = {
-  queue_full_messages: ["the queue of the session holds its maximum of messages", "a faster client, or more queueMessages"],
+  queue_full_messages: [
+    "the queue of the session holds its maximum of messages",
+    "a faster client, or more queueMessages",
+  ],
   queue_full_bytes: ["the queue of the session holds its maximum of bytes", "a faster client, or more queueBytes"],
   expired: ["the expiry interval of the message passed in the queue", "a longer message expiry interval"],
-  packet_too_large: ["larger than the client's Maximum Packet Size", "smaller messages, or a larger size at the client"],
+  packet_too_large: [
+    "larger than the client's Maximum Packet Size",
+    "smaller messages, or a larger size at the client",
+  ],
   offline_qos0: ["QoS 0 for a client that is away", "inbox.qos0: offline"],
   retention_age: ["queued for longer than its class allows", "a longer queueAgeSeconds, a faster client"],
   retention_bytes: ["the queues of a class or node had too many bytes", "more queuedBytes, a faster client"],
@@ -29,5 +35,8 @@ const reasons: Record<string, [meaning: string, remedy: string]> = {
 export const meaning = (reason: string): string => reasons[reason]?.[0] ?? "";
 export const remedy = (reason: string): string => reasons[reason]?.[1] ?? "";
 
-const names: Record<string, string> = { queue_full_messages: "queue full (messages)", queue_full_bytes: "queue full (bytes)" };
+const names: Record<string, string> = {
+  queue_full_messages: "queue full (messages)",
+  queue_full_bytes: "queue full (bytes)",
+};
 export const reasonName = (reason: string): string => names[reason] ?? words(reason);

@@ -26,14 +26,37 @@ function List() {
   if (!refused.value) return null;
   if (rows.length === 0) return <Empty>The nodes have refused nobody since they started.</Empty>;
   return (
-    <Table label="Refused logins" rows={rows} keyOf={keyOf} stale={isStale(refused)} columns={[
-      { head: "Address", width: 18, cell: (row) => <Foreign text={row.address ?? "Unix socket"} /> },
-      { head: "User", width: 16, cell: (row) => row.user == null ? "none" : <Foreign text={row.user} /> },
-      { head: "Client", width: 18, cell: (row) => row.client_id ? <ClientLink id={row.client_id} /> : row.listener == null ? "HTTP API" : "–" },
-      { head: "Cause", cell: (row) => <span class="wrap" title={words(row.cause)}>{row.explanation}{row.detail != null && <> <span class="quiet">{middle(visible(row.detail), 80)}</span></>}</span> },
-      { head: "Node", width: 10, cell: (row) => visible(row.node_name) },
-      { head: "Times", width: 9, figure: true, cell: (row) => count(row.count) },
-      { head: "Last", width: 14, cell: (row) => <Moment at={row.last} /> },
-    ]} />
+    <Table
+      label="Refused logins"
+      rows={rows}
+      keyOf={keyOf}
+      stale={isStale(refused)}
+      columns={[
+        { head: "Address", width: 18, cell: (row) => <Foreign text={row.address ?? "Unix socket"} /> },
+        { head: "User", width: 16, cell: (row) => (row.user == null ? "none" : <Foreign text={row.user} />) },
+        {
+          head: "Client",
+          width: 18,
+          cell: (row) => (row.client_id ? <ClientLink id={row.client_id} /> : row.listener == null ? "HTTP API" : "–"),
+        },
+        {
+          head: "Cause",
+          cell: (row) => (
+            <span class="wrap" title={words(row.cause)}>
+              {row.explanation}
+              {row.detail != null && (
+                <>
+                  {" "}
+                  <span class="quiet">{middle(visible(row.detail), 80)}</span>
+                </>
+              )}
+            </span>
+          ),
+        },
+        { head: "Node", width: 10, cell: (row) => visible(row.node_name) },
+        { head: "Times", width: 9, figure: true, cell: (row) => count(row.count) },
+        { head: "Last", width: 14, cell: (row) => <Moment at={row.last} /> },
+      ]}
+    />
   );
 }

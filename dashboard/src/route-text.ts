@@ -16,7 +16,9 @@ function split(text: string): [string, string] {
 }
 
 export function link(page: string, parameters: Record<string, string | null | undefined> = {}): string {
-  const given = Object.entries(parameters).filter((entry): entry is [string, string] => entry[1] != null && entry[1] !== "");
+  const given = Object.entries(parameters).filter(
+    (entry): entry is [string, string] => entry[1] != null && entry[1] !== "",
+  );
   const search = new URLSearchParams(given).toString();
   return `#/${page}${search ? `?${search}` : ""}`;
 }

@@ -24,8 +24,20 @@ export function Search() {
     setChosen(0);
     if (text === "") return setAnswer({ asked: "", found: [] });
     const abort = new AbortController();
-    const timer = setTimeout(() => find(text, abort.signal).then((all) => { if (!abort.signal.aborted) setAnswer({ asked: text, found: all }); }, () => {}), 200);
-    return () => { clearTimeout(timer); abort.abort(); };
+    const timer = setTimeout(
+      () =>
+        find(text, abort.signal).then(
+          (all) => {
+            if (!abort.signal.aborted) setAnswer({ asked: text, found: all });
+          },
+          () => {},
+        ),
+      200,
+    );
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
   }, [text]);
   useEffect(() => {
     if (wanted !== null && wanted === asked) choose(found[0]);
@@ -55,13 +67,43 @@ export function Search() {
   const shown = open && text !== "";
   return (
     <div class="search" role="search">
-      <input id="search" ref={input} type="text" value={text} placeholder="Client, topic, node, page" aria-label="Search" autocomplete="off" spellcheck={false}
-        role="combobox" aria-expanded={shown} aria-controls="found" aria-autocomplete="list" aria-activedescendant={shown && found.length > 0 ? `found-${chosen}` : undefined}
-        onInput={(event) => { setText(event.currentTarget.value); setOpen(true); }} onFocus={() => setOpen(true)} onBlur={() => { setOpen(false); setWanted(null); }} onKeyDown={press} />
+      <input
+        id="search"
+        ref={input}
+        type="text"
+        value={text}
+        placeholder="Client, topic, node, page"
+        aria-label="Search"
+        autocomplete="off"
+        spellcheck={false}
+        role="combobox"
+        aria-expanded={shown}
+        aria-controls="found"
+        aria-autocomplete="list"
+        aria-activedescendant={shown && found.length > 0 ? `found-${chosen}` : undefined}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setOpen(true);
+        }}
+        onFocus={() => setOpen(true)}
+        onBlur={() => {
+          setOpen(false);
+          setWanted(null);
+        }}
+        onKeyDown={press}
+      />
       <kbd aria-hidden="true">/</kbd>
       <div id="found" role="listbox" aria-label="Found" hidden={!shown} onMouseDown={(event) => event.preventDefault()}>
         {found.map((one, n) => (
-          <a key={one.href} id={`found-${n}`} role="option" aria-selected={n === chosen} tabIndex={-1} href={one.href} onClick={leave}>
+          <a
+            key={one.href}
+            id={`found-${n}`}
+            role="option"
+            aria-selected={n === chosen}
+            tabIndex={-1}
+            href={one.href}
+            onClick={leave}
+          >
             <span class="soft">{one.kind}</span> <span class="foreign">{middle(visible(one.text), 44)}</span>
           </a>
         ))}
@@ -73,14 +115,28 @@ export function Search() {
 async function find(text: string, abort: AbortSignal): Promise<Found[]> {
   const lower = text.toLowerCase();
   const [exact, begin, nodes] = await Promise.all([
-    post("/lookup", { client_id: text }, {}, abort).then(() => [text], (error) => { if (error instanceof ApiError) return []; throw error; }),
-    get("/clients", { prefix: text, limit: 6 }, {}, abort).then((page) => page.items.map((row) => row.client_id), () => []),
-    get("/nodes", {}, {}, abort).then((page) => page.items.filter((row) => row.node_name.toLowerCase().includes(lower) || row.node.startsWith(lower)), () => []),
+    post("/lookup", { client_id: text }, {}, abort).then(
+      () => [text],
+      (error) => {
+        if (error instanceof ApiError) return [];
+        throw error;
+      },
+    ),
+    get("/clients", { prefix: text, limit: 6 }, {}, abort).then(
+      (page) => page.items.map((row) => row.client_id),
+      () => [],
+    ),
+    get("/nodes", {}, {}, abort).then(
+      (page) => page.items.filter((row) => row.node_name.toLowerCase().includes(lower) || row.node.startsWith(lower)),
+      () => [],
+    ),
   ]);
   const clients = [...new Set([...exact, ...begin])].slice(0, 6);
   const topic = { kind: "topic", text, href: link("topics", { topic: text }) };
   const found: Found[] = [
-    ...pages.filter((entry) => !entry.within && entry.title.toLowerCase().startsWith(lower)).map((entry) => ({ kind: "page", text: entry.title, href: link(entry.page) })),
+    ...pages
+      .filter((entry) => !entry.within && entry.title.toLowerCase().startsWith(lower))
+      .map((entry) => ({ kind: "page", text: entry.title, href: link(entry.page) })),
     ...clients.map((id) => ({ kind: "client", text: id, href: link("client", { id }) })),
     ...nodes.map((row) => ({ kind: "node", text: row.node_name, href: link("nodes", { node: row.node }) })),
   ];

@@ -1,7 +1,18 @@
 // Who is signed in, and what the role lets one do.
 import { signal } from "@preact/signals";
 import type { LoginMethods, Me, Role } from "./api.types";
-import { ApiError, ask, csrfToken, get, nowItIsKnownWhoAsks, post, rejected, sessionBegins, usedAt, whoAsks } from "./api";
+import {
+  ApiError,
+  ask,
+  csrfToken,
+  get,
+  nowItIsKnownWhoAsks,
+  post,
+  rejected,
+  sessionBegins,
+  usedAt,
+  whoAsks,
+} from "./api";
 
 export type { Me, Role };
 
@@ -12,7 +23,8 @@ export const methods = signal<LoginMethods | null>(null);
 const ranks: Role[] = ["viewer", "operator", "administrator"];
 const tabs = new BroadcastChannel("heraldmq-session");
 
-export const may = (needed: Role): boolean => me.value !== null && ranks.indexOf(me.value.role) >= ranks.indexOf(needed);
+export const may = (needed: Role): boolean =>
+  me.value !== null && ranks.indexOf(me.value.role) >= ranks.indexOf(needed);
 
 /** Whoever reads the audit: administrators, and those with the right `audits`. */
 export const mayAudit = (): boolean => me.value?.audits === true || may("administrator");
@@ -23,7 +35,16 @@ export async function lookWhoIsSignedIn(): Promise<void> {
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     // A broker without logins: what can be read can be read.
-    if (error.problem.status === 404) me.value = { user: null, key: null, role: "viewer", audits: false, must_change: false, csrf_token: null, ends_at: null };
+    if (error.problem.status === 404)
+      me.value = {
+        user: null,
+        key: null,
+        role: "viewer",
+        audits: false,
+        must_change: false,
+        csrf_token: null,
+        ends_at: null,
+      };
   } finally {
     nowItIsKnownWhoAsks();
   }
@@ -51,7 +72,9 @@ whoAsks.lookAgain = async () => {
   return me.value?.user === before;
 };
 
-whoAsks.hasToChange = () => { if (me.value && !me.value.must_change) void lookWhoIsSignedIn(); };
+whoAsks.hasToChange = () => {
+  if (me.value && !me.value.must_change) void lookWhoIsSignedIn();
+};
 
 /** Sends what begins a session, which ends the one of before. */
 async function begin(request: () => Promise<Me>): Promise<void> {
@@ -70,7 +93,8 @@ export async function becomeFirst(code: string, user: string, password: string):
   await lookHowToSignIn();
 }
 
-export const changeOwnPassword = (old: string, next: string): Promise<void> => begin(() => post("/own-password", { old, new: next }));
+export const changeOwnPassword = (old: string, next: string): Promise<void> =>
+  begin(() => post("/own-password", { old, new: next }));
 
 export async function signOut(): Promise<void> {
   await ask("POST", "/logout");

@@ -37,36 +37,92 @@ export function Table<Row>({ label, columns: all, rows: given, keyOf, tone, open
   const least = columns.reduce((sum, column) => sum + (column.width ?? 24), 0);
   const table = (
     <div class="table-box" role="region" aria-label={label} tabIndex={0}>
-      <table class={stale ? "stale" : ""} style={{ minWidth: `${least}ch` }} aria-rowcount={open ? -1 : undefined} aria-label={label}>
-        <colgroup>{columns.map((column) => <col key={column.head} style={column.width ? { width: `${column.width}ch` } : {}} />)}</colgroup>
+      <table
+        class={stale ? "stale" : ""}
+        style={{ minWidth: `${least}ch` }}
+        aria-rowcount={open ? -1 : undefined}
+        aria-label={label}
+      >
+        <colgroup>
+          {columns.map((column) => (
+            <col key={column.head} style={column.width ? { width: `${column.width}ch` } : {}} />
+          ))}
+        </colgroup>
         <thead>
-          <tr>{columns.map((column) => {
-            const sorted = order?.head === column.head ? (order.down ? "descending" : "ascending") : undefined;
-            return <th key={column.head} scope="col" class={column.figure ? "figure" : ""} aria-sort={column.by ? sorted ?? "none" : undefined}>
-              {column.by ? <button type="button" class="sort" onClick={() => setOrder(clicked(order, column.head))}>{column.head}<span aria-hidden="true">{sorted === "descending" ? " ▼" : sorted ? " ▲" : ""}</span></button> : column.head}
-            </th>;
-          })}</tr>
+          <tr>
+            {columns.map((column) => {
+              const sorted = order?.head === column.head ? (order.down ? "descending" : "ascending") : undefined;
+              return (
+                <th
+                  key={column.head}
+                  scope="col"
+                  class={column.figure ? "figure" : ""}
+                  aria-sort={column.by ? (sorted ?? "none") : undefined}
+                >
+                  {column.by ? (
+                    <button type="button" class="sort" onClick={() => setOrder(clicked(order, column.head))}>
+                      {column.head}
+                      <span aria-hidden="true">{sorted === "descending" ? " ▼" : sorted ? " ▲" : ""}</span>
+                    </button>
+                  ) : (
+                    column.head
+                  )}
+                </th>
+              );
+            })}
+          </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
             <tr key={keyOf(row)} class={tone?.(row) ?? ""}>
-              {columns.map((column, n) => n === 0
-                ? <th key={column.head} scope="row" class={column.figure ? "figure" : ""}>{column.cell(row)}</th>
-                : <td key={column.head} class={column.figure ? "figure" : ""}>{column.cell(row)}</td>)}
+              {columns.map((column, n) =>
+                n === 0 ? (
+                  <th key={column.head} scope="row" class={column.figure ? "figure" : ""}>
+                    {column.cell(row)}
+                  </th>
+                ) : (
+                  <td key={column.head} class={column.figure ? "figure" : ""}>
+                    {column.cell(row)}
+                  </td>
+                ),
+              )}
             </tr>
           ))}
         </tbody>
       </table>
     </div>
   );
-  return choose ? <><Columns name={choose} heads={all.slice(1).map((column) => column.head)} hidden={hidden} />{table}</> : table;
+  return choose ? (
+    <>
+      <Columns name={choose} heads={all.slice(1).map((column) => column.head)} hidden={hidden} />
+      {table}
+    </>
+  ) : (
+    table
+  );
 }
 
 function Columns({ name, heads, hidden }: { name: string; heads: string[]; hidden: string[] }) {
-  const set = (head: string, shown: boolean) => (hiddenColumns.value = { ...hiddenColumns.value, [name]: shown ? hidden.filter((one) => one !== head) : [...hidden, head] });
+  const set = (head: string, shown: boolean) =>
+    (hiddenColumns.value = {
+      ...hiddenColumns.value,
+      [name]: shown ? hidden.filter((one) => one !== head) : [...hidden, head],
+    });
   return (
-    <details class="columns-menu"><summary>Columns{hidden.length > 0 && ` (${hidden.length} hidden)`}</summary>
-      <div class="filters">{heads.map((head) => <label key={head} class="check"><input type="checkbox" checked={!hidden.includes(head)} onChange={(event) => set(head, event.currentTarget.checked)} /> {head}</label>)}</div>
+    <details class="columns-menu">
+      <summary>Columns{hidden.length > 0 && ` (${hidden.length} hidden)`}</summary>
+      <div class="filters">
+        {heads.map((head) => (
+          <label key={head} class="check">
+            <input
+              type="checkbox"
+              checked={!hidden.includes(head)}
+              onChange={(event) => set(head, event.currentTarget.checked)}
+            />{" "}
+            {head}
+          </label>
+        ))}
+      </div>
     </details>
   );
 }

@@ -7,13 +7,17 @@ import { usePolled } from "./poll";
 export function useMarks(): readonly Mark[] {
   const marks = useRef<Mark[]>([]);
   const position = useRef<string | null>(null);
-  const polled = usePolled(async (abort) => {
-    const now = clusterNow() / 1000;
-    const news = await happened(position.current, now, abort);
-    position.current = news.position;
-    marks.current = add(marks.current, news.events, now);
-    return marks.current;
-  }, 10_000, []);
+  const polled = usePolled(
+    async (abort) => {
+      const now = clusterNow() / 1000;
+      const news = await happened(position.current, now, abort);
+      position.current = news.position;
+      marks.current = add(marks.current, news.events, now);
+      return marks.current;
+    },
+    10_000,
+    [],
+  );
   return polled.value ?? none;
 }
 

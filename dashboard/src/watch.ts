@@ -13,7 +13,11 @@ export function useClientRates(id: string, isConnected: boolean): ClientRates | 
   useEffect(() => {
     setRates(null);
     if (!isConnected || !fitsPath(id)) return;
-    return whileSeen("heraldmq-watch", () => setRates(null), (ended) => watch(id, ended, setRates));
+    return whileSeen(
+      "heraldmq-watch",
+      () => setRates(null),
+      (ended) => watch(id, ended, setRates),
+    );
   }, [id, isConnected]);
   return rates;
 }
@@ -21,7 +25,10 @@ export function useClientRates(id: string, isConnected: boolean): ClientRates | 
 function watch(id: string, ended: AbortSignal, set: (rates: ClientRates | null) => void): void {
   const source = new EventSource(apiUrl(fill("/clients/{client_id}/watch", { seconds: 3600 }, { client_id: id })));
   let timer: ReturnType<typeof setTimeout> | undefined;
-  ended.addEventListener("abort", () => { source.close(); clearTimeout(timer); });
+  ended.addEventListener("abort", () => {
+    source.close();
+    clearTimeout(timer);
+  });
   source.addEventListener("rates", (message: MessageEvent<string>) => set(JSON.parse(message.data) as ClientRates));
   source.onerror = () => {
     if (ended.aborted) return;

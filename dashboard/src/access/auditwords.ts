@@ -5,33 +5,51 @@ import { link } from "../route-text";
 import { difference } from "./words";
 
 const means: Record<string, string> = {
-  key: "key", person: "person", token: "key in http.tokenFile", import: "import", file_key: "key in http.keyFile", file_person: "person in http.userFile",
-  first_code: "code in the log", node: "by itself",
+  key: "key",
+  person: "person",
+  token: "key in http.tokenFile",
+  import: "import",
+  file_key: "key in http.keyFile",
+  file_person: "person in http.userFile",
+  first_code: "code in the log",
+  node: "by itself",
 };
 /** How somebody has shown who they are. */
 export const meansSays = (name: string): string => means[name] ?? words(name);
 
 type Who = Pick<AuditRow, "actor" | "means" | "node">;
 /** Who has done it: what nodes do by themselves has no actor. `nameOf`: the name of a node. */
-export const actorOf = ({ actor, means, node }: Who, nameOf: (node: string) => string): string => (actor === "" && means === "node" ? nameOf(node) : actor);
+export const actorOf = ({ actor, means, node }: Who, nameOf: (node: string) => string): string =>
+  actor === "" && means === "node" ? nameOf(node) : actor;
 
 /** `since`: when the first entry that is kept was made, if that is known; `last`: the latest entry with its actor as a text that can be shown. */
-export function inWords({ first, next }: AuditHead, since: string | null, last: { actor: string; at: string } | null, now: number, zone: Zone): string {
+export function inWords(
+  { first, next }: AuditHead,
+  since: string | null,
+  last: { actor: string; at: string } | null,
+  now: number,
+  zone: Zone,
+): string {
   const kept = next - first;
   if (kept === 0) return "The audit has no entries yet.";
   const before = first > 0 ? `; ${plural(first, "earlier one is", "earlier ones are")} no longer kept` : "";
-  const latest = last ? `; the last one is by ${last.actor || "somebody without a name"}, ${duration((now - Date.parse(last.at)) / 1000)} ago` : "";
+  const latest = last
+    ? `; the last one is by ${last.actor || "somebody without a name"}, ${duration((now - Date.parse(last.at)) / 1000)} ago`
+    : "";
   return `${plural(kept, "entry", "entries")}${since ? ` since ${day(since, zone)}` : ""}${before}${latest}.`;
 }
 
 /** Fields that say something: a record that was added or removed is shown without what was empty. */
-export const told = (fields: AuditField[]): AuditField[] => fields.filter(({ before, after }) => (before ?? "") !== "" || (after ?? "") !== "");
+export const told = (fields: AuditField[]): AuditField[] =>
+  fields.filter(({ before, after }) => (before ?? "") !== "" || (after ?? "") !== "");
 
 /** A value as people read it. The API gives times of records in ms of Unix time, with names that end in `_ms`. */
-export function valueOf({ name }: AuditField, value: string, showTime: (ms: number) => string): string {
+export function shownValue({ name }: AuditField, value: string, showTime: (ms: number) => string): string {
   if (value === "") return "nothing";
   if (name.endsWith("_ms") && /^\d+$/.test(value)) return showTime(Number(value));
-  return name === "secrets" ? value.replace(/\buntil (\d+)/g, (_, ms: string) => `until ${showTime(Number(ms))}`) : value;
+  return name === "secrets"
+    ? value.replace(/\buntil (\d+)/g, (_, ms: string) => `until ${showTime(Number(ms))}`)
+    : value;
 }
 
 export const nameOfField = (name: string): string => words(name.replace(/_ms$/, ""));
@@ -46,10 +64,13 @@ export function fieldSays(field: AuditField, showTime: (ms: number) => string): 
   const only = before ?? after ?? "";
   if (isOfLines(field)) {
     const found = difference(linesOf(before), linesOf(after));
-    const parts = [found?.removed.length ? `${plural(found.removed.length, "line")} less` : "", found?.added.length ? `${plural(found.added.length, "line")} more` : ""].filter(Boolean);
+    const parts = [
+      found?.removed.length ? `${plural(found.removed.length, "line")} less` : "",
+      found?.added.length ? `${plural(found.added.length, "line")} more` : "",
+    ].filter(Boolean);
     return `${name}: ${before === null || after === null ? plural(linesOf(only).length, "line") : parts.join(", ")}`;
   }
-  const value = (text: string) => valueOf(field, text, showTime);
+  const value = (text: string) => shownValue(field, text, showTime);
   if (before === null || after === null) return `${name}: ${value(only)}`;
   // What is not shown, such as a password, is another one.
   return before === after ? `${name}: replaced (${value(after)})` : `${name}: ${value(before)} → ${value(after)}`;
@@ -57,9 +78,13 @@ export function fieldSays(field: AuditField, showTime: (ms: number) => string): 
 
 /** What a field has lost and got, line by line; what is the same in both is left out. */
 export function fieldLines(field: AuditField, showTime: (ms: number) => string): { mark: "−" | "+"; line: string }[] {
-  const lines = (value: string | null) => (isOfLines(field) ? linesOf(value) : value ? [valueOf(field, value, showTime)] : []);
+  const lines = (value: string | null) =>
+    isOfLines(field) ? linesOf(value) : value ? [shownValue(field, value, showTime)] : [];
   const found = difference(lines(field.before), lines(field.after));
-  return [...(found?.removed ?? []).map((line) => ({ mark: "−" as const, line })), ...(found?.added ?? []).map((line) => ({ mark: "+" as const, line }))];
+  return [
+    ...(found?.removed ?? []).map((line) => ({ mark: "−" as const, line })),
+    ...(found?.added ?? []).map((line) => ({ mark: "+" as const, line })),
+  ];
 }
 
 const longest = 72;
@@ -70,18 +95,39 @@ export const isLong = (fields: AuditField[], says: string): boolean => says.leng
 export function targetLink({ action, target }: Pick<AuditRow, "action" | "target">): string | undefined {
   const node = /^nodes\/([^/]+)/.exec(target)?.[1];
   switch (action.split(".")[0]) {
-    case "user": return link("user", { id: target });
-    case "group": return link("access", { tab: "groups" });
-    case "rules": return link("access", { tab: "rules" });
-    case "person": case "key": return link("people");
-    case "bans": return link("bans");
-    case "nodes": return node && link("nodes", { node });
-    default: return undefined;
+    case "user":
+      return link("user", { id: target });
+    case "group":
+      return link("access", { tab: "groups" });
+    case "rules":
+      return link("access", { tab: "rules" });
+    case "person":
+    case "key":
+      return link("people");
+    case "bans":
+      return link("bans");
+    case "nodes":
+      return node && link("nodes", { node });
+    default:
+      return undefined;
   }
 }
 
 /** How actions begin that the page offers. */
-export const actions = ["user.", "group.", "rules.", "person.", "key.", "login", "refused", "bans.", "nodes.", "shards.", "publish"];
+export const actions = [
+  "user.",
+  "group.",
+  "rules.",
+  "person.",
+  "key.",
+  "login",
+  "refused",
+  "bans.",
+  "nodes.",
+  "shards.",
+  "publish",
+];
 
 /** Which entry the head is of. */
-export const headSays = ({ next }: AuditHead): string => (next === 0 ? "before the first entry" : `of entry ${count(next - 1)}`);
+export const headSays = ({ next }: AuditHead): string =>
+  next === 0 ? "before the first entry" : `of entry ${count(next - 1)}`;

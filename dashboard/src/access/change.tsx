@@ -30,22 +30,41 @@ export interface DryRun {
 
 /** Asks what a change would do, `afterMs` after it was last typed at. `null`: nothing is asked yet. */
 export function useDryRun(plan: Plan | null, afterMs = 300): DryRun {
-  const [state, setState] = useState<{ of: string; effects: AccessEffects | null; problem: Problem | null } | null>(null);
+  const [state, setState] = useState<{ of: string; effects: AccessEffects | null; problem: Problem | null } | null>(
+    null,
+  );
   const [times, setTimes] = useState(0);
   const question = JSON.stringify(plan && [plan.method, plan.path, plan.dryBody ?? plan.body, plan.ifMatch]);
   useEffect(() => {
     if (plan === null) return setState(null);
     const abort = new AbortController();
     const timer = setTimeout(() => {
-      send<AccessEffects>(plan.method, fill(plan.path, { dry_run: true }), { body: plan.dryBody ?? plan.body, abort: abort.signal, headers: headersOf(plan) }).then(
+      send<AccessEffects>(plan.method, fill(plan.path, { dry_run: true }), {
+        body: plan.dryBody ?? plan.body,
+        abort: abort.signal,
+        headers: headersOf(plan),
+      }).then(
         ({ answer }) => setState({ of: question, effects: answer, problem: null }),
-        (error) => { if (!abort.signal.aborted) setState({ of: question, effects: null, problem: problemOf(error) }); });
+        (error) => {
+          if (!abort.signal.aborted) setState({ of: question, effects: null, problem: problemOf(error) });
+        },
+      );
     }, afterMs);
-    return () => { clearTimeout(timer); abort.abort(); };
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
   }, [question, times]);
   // What was answered to another question is not shown.
   const current = state?.of === question ? state : null;
-  return { effects: current?.effects ?? null, problem: current?.problem ?? null, again: () => { setState(null); setTimes(times + 1); } };
+  return {
+    effects: current?.effects ?? null,
+    problem: current?.problem ?? null,
+    again: () => {
+      setState(null);
+      setTimes(times + 1);
+    },
+  };
 }
 
 const isMetByAnother = (problem: Problem | null) => problem?.type.endsWith(":precondition-failed") ?? false;
@@ -54,9 +73,16 @@ const isUnknown = (problem: Problem | null) => problem !== null && (problem.stat
 
 /** Nodes at which a change does not count yet, by name. */
 async function missingNodes(headers: Headers): Promise<string[]> {
-  const ids = headers.get("Control-Missing")?.split(",").map((id) => id.trim()) ?? [];
+  const ids =
+    headers
+      .get("Control-Missing")
+      ?.split(",")
+      .map((id) => id.trim()) ?? [];
   if (ids.length === 0) return [];
-  const nodes = await get("/nodes").then((page) => page.items, () => []);
+  const nodes = await get("/nodes").then(
+    (page) => page.items,
+    () => [],
+  );
   return ids.map((id) => visible(nodes.find((node) => node.node === id)?.node_name ?? id));
 }
 
@@ -86,7 +112,23 @@ interface ChangeProps {
   children?: ComponentChildren;
 }
 
-export function Change({ title, deed, what, does, clients = true, plan, command, hint, danger, says, done, close, reread, onDryRun, children }: ChangeProps) {
+export function Change({
+  title,
+  deed,
+  what,
+  does,
+  clients = true,
+  plan,
+  command,
+  hint,
+  danger,
+  says,
+  done,
+  close,
+  reread,
+  onDryRun,
+  children,
+}: ChangeProps) {
   const dry = useDryRun(plan);
   const [failed, setFailed] = useState<Problem | null>(null);
   const [unread, setUnread] = useState<Problem | null>(null);
@@ -101,7 +143,9 @@ export function Change({ title, deed, what, does, clients = true, plan, command,
       setUnread(null);
       setReads(reads + 1);
       dry.again();
-    } catch (error) { setUnread(problemOf(error)); }
+    } catch (error) {
+      setUnread(problemOf(error));
+    }
   }
   async function act() {
     const { method, path, body } = plan!;
@@ -116,12 +160,27 @@ export function Change({ title, deed, what, does, clients = true, plan, command,
   }
   const ends = clients && dry.effects !== null && dry.effects.clients_ended !== 0;
   return (
-    <Confirm key={reads} title={title} deed={deed} danger={danger || ends} disabled={dry.effects === null || dry.effects.would === "keep"} act={act} close={close}>
+    <Confirm
+      key={reads}
+      title={title}
+      deed={deed}
+      danger={danger || ends}
+      disabled={dry.effects === null || dry.effects.would === "keep"}
+      act={act}
+      close={close}
+    >
       {children}
       {again && (
         <div class="notice warn" role="status">
-          <span class="notice-text">{changed ? "Somebody else has changed this since you opened it." : "It is not known whether the change was made."} What you have typed stays.</span>
-          <button type="button" onClick={() => void readAgain()}>Read it again</button>
+          <span class="notice-text">
+            {changed
+              ? "Somebody else has changed this since you opened it."
+              : "It is not known whether the change was made."}{" "}
+            What you have typed stays.
+          </span>
+          <button type="button" onClick={() => void readAgain()}>
+            Read it again
+          </button>
         </div>
       )}
       {unread && <Failed problem={unread} />}
@@ -140,14 +199,44 @@ export function useFirst() {
   return first;
 }
 
-export function WhatItDoes({ plan, dry, what, does, clients = true }: { plan: Plan | null; dry: DryRun; what: string; does?: string | undefined; clients?: boolean }) {
+export function WhatItDoes({
+  plan,
+  dry,
+  what,
+  does,
+  clients = true,
+}: {
+  plan: Plan | null;
+  dry: DryRun;
+  what: string;
+  does?: string | undefined;
+  clients?: boolean;
+}) {
   // They stand at their lines already.
   const mistakes = mistakesOf(dry.problem).length;
   return (
     <>
-      {dry.problem && mistakes === 0 && <Failed problem={dry.problem} again={isRetried(dry.problem) ? dry.again : undefined} />}
+      {dry.problem && mistakes === 0 && (
+        <Failed problem={dry.problem} again={isRetried(dry.problem) ? dry.again : undefined} />
+      )}
       <p class="what-it-does" role="status">
-        {dry.effects ? <strong>{effectsSay(dry.effects, what, does, clients)}</strong> : mistakes > 0 ? `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.` : dry.problem ? (isRetried(dry.problem) ? "What this would do is not known." : dry.problem["reason"] === "last_administrator" ? "The broker would refuse this change: add another administrator first." : "The broker would refuse this change.") : plan ? "Asking what this would do …" : "What the change does is said here when the form is complete."}
+        {dry.effects ? (
+          <strong>{effectsSay(dry.effects, what, does, clients)}</strong>
+        ) : mistakes > 0 ? (
+          `The rules have ${plural(mistakes, "mistake")}, so the broker would refuse this change.`
+        ) : dry.problem ? (
+          isRetried(dry.problem) ? (
+            "What this would do is not known."
+          ) : dry.problem.reason === "last_administrator" ? (
+            "The broker would refuse this change: add another administrator first."
+          ) : (
+            "The broker would refuse this change."
+          )
+        ) : plan ? (
+          "Asking what this would do …"
+        ) : (
+          "What the change does is said here when the form is complete."
+        )}
       </p>
     </>
   );
@@ -156,7 +245,12 @@ export function WhatItDoes({ plan, dry, what, does, clients = true }: { plan: Pl
 const longest = 2000;
 
 export function AsCommand({ command, hint }: { command: string; hint?: string | undefined }) {
-  if (command.length > longest) return <p class="soft small">The command is too long to show; <code>{command.split(" ").slice(0, 2).join(" ")} --help</code> has its options.</p>;
+  if (command.length > longest)
+    return (
+      <p class="soft small">
+        The command is too long to show; <code>{command.split(" ").slice(0, 2).join(" ")} --help</code> has its options.
+      </p>
+    );
   return (
     <div class="command-line">
       <span class="soft small">The same as a command{hint && `; ${hint}`}:</span>
@@ -176,19 +270,42 @@ export function Copy({ text, onCopied }: { text: string; onCopied?(): void }) {
       await navigator.clipboard.writeText(text);
       setSays("Copied");
       onCopied?.();
-    } catch { setSays("Select it and copy"); }
+    } catch {
+      setSays("Select it and copy");
+    }
     timer.current = setTimeout(() => setSays("Copy"), 3000);
   }
-  return <button type="button" onClick={() => void copy()}>{says}</button>;
+  return (
+    <button type="button" onClick={() => void copy()}>
+      {says}
+    </button>
+  );
 }
 
 /** What the broker has made, such as a secret: this is the only time that anybody sees it. */
-export function ShownOnce({ title, secret, close, children }: { title: string; secret: string; close(): void; children: ComponentChildren }) {
+export function ShownOnce({
+  title,
+  secret,
+  close,
+  children,
+}: {
+  title: string;
+  secret: string;
+  close(): void;
+  children: ComponentChildren;
+}) {
   return (
     <Dialog title={title} close={close}>
       {children}
-      <div class="command-line"><code data-secret>{secret}</code><Copy text={secret} /></div>
-      <div class="buttons"><button type="button" onClick={close}>Close</button></div>
+      <div class="command-line">
+        <code data-secret>{secret}</code>
+        <Copy text={secret} />
+      </div>
+      <div class="buttons">
+        <button type="button" onClick={close}>
+          Close
+        </button>
+      </div>
     </Dialog>
   );
 }
@@ -196,7 +313,10 @@ export function ShownOnce({ title, secret, close, children }: { title: string; s
 export function Secret({ name, secret, close }: { name: string; secret: string; close(): void }) {
   return (
     <ShownOnce title={`The secret of ${visible(name).slice(0, 60)}`} secret={secret} close={close}>
-      <p>The client sends it as its MQTT password. It is not shown again: the broker keeps only its SHA-256. If it is lost, generate another one.</p>
+      <p>
+        The client sends it as its MQTT password. It is not shown again: the broker keeps only its SHA-256. If it is
+        lost, generate another one.
+      </p>
     </ShownOnce>
   );
 }

@@ -24,7 +24,9 @@ export function Numbered({ label, value, set, mistakes = [], rows = 6, hint }: N
   const wrong = new Set(mistakes.map((mistake) => mistake.line));
   const width = String(lines.length).length;
   const numbers = lines.map((_, n) => `${wrong.has(n + 1) ? "✕" : " "}${String(n + 1).padStart(width)}`).join("\n");
-  const follow = () => { if (gutter.current && text.current) gutter.current.scrollTop = text.current.scrollTop; };
+  const follow = () => {
+    if (gutter.current && text.current) gutter.current.scrollTop = text.current.scrollTop;
+  };
   useLayoutEffect(follow);
   function goTo(line: number) {
     const begin = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);
@@ -34,16 +36,38 @@ export function Numbered({ label, value, set, mistakes = [], rows = 6, hint }: N
   }
   return (
     <div class="numbered">
-      <label class="field" for={id}>{label}{hint && <span>{hint}</span>}</label>
+      <label class="field" for={id}>
+        {label}
+        {hint && <span>{hint}</span>}
+      </label>
       <div class="numbered-box">
-        <pre ref={gutter} aria-hidden="true">{numbers}</pre>
-        <textarea id={id} ref={text} rows={rows} wrap="off" spellcheck={false} autocapitalize="off" readOnly={!set} value={set ? value : lines.map(visible).join("\n")} onScroll={follow}
-          aria-invalid={mistakes.length > 0} aria-describedby={mistakes.length > 0 ? `${id}-mistakes` : undefined} onInput={(event) => set?.(event.currentTarget.value)} />
+        <pre ref={gutter} aria-hidden="true">
+          {numbers}
+        </pre>
+        <textarea
+          id={id}
+          ref={text}
+          rows={rows}
+          wrap="off"
+          spellcheck={false}
+          autocapitalize="off"
+          readOnly={!set}
+          value={set ? value : lines.map(visible).join("\n")}
+          onScroll={follow}
+          aria-invalid={mistakes.length > 0}
+          aria-describedby={mistakes.length > 0 ? `${id}-mistakes` : undefined}
+          onInput={(event) => set?.(event.currentTarget.value)}
+        />
       </div>
       {mistakes.length > 0 && (
         <ul class="mistakes" id={`${id}-mistakes`}>
           {mistakes.slice(0, shown).map((mistake) => (
-            <li key={`${mistake.line} ${mistake.reason}`}><button type="button" class="link" onClick={() => goTo(mistake.line)}>Line {count(mistake.line)}</button>: {visible(mistake.reason)}</li>
+            <li key={`${mistake.line} ${mistake.reason}`}>
+              <button type="button" class="link" onClick={() => goTo(mistake.line)}>
+                Line {count(mistake.line)}
+              </button>
+              : {visible(mistake.reason)}
+            </li>
           ))}
           {mistakes.length > shown && <li>{plural(mistakes.length - shown, "more mistake")}.</li>}
         </ul>

@@ -6,7 +6,18 @@ import { commandOf } from "../command";
 import { middle, visible } from "../format";
 import { Change, useFirst, type Plan } from "./change";
 import { Numbered } from "./numbered";
-import { addUser, changes, etag, isReachable, linesOf, mistakesOf, newUser, setUser, userFields, type UserFields } from "./words";
+import {
+  addUser,
+  changes,
+  etag,
+  isReachable,
+  linesOf,
+  mistakesOf,
+  newUser,
+  setUser,
+  userFields,
+  type UserFields,
+} from "./words";
 
 export type UserDeed = "change" | "enable" | "disable" | "password" | "remove";
 
@@ -33,17 +44,39 @@ function proofOf(kind: ProofKind, password: string): { body: object; dryBody: ob
   return password === "" ? null : { body: { password }, dryBody: { generate: true } };
 }
 
-function ProofFields({ kind, setKind, password, setPassword }: { kind: ProofKind; setKind(kind: ProofKind): void; password: string; setPassword(text: string): void }) {
+function ProofFields({
+  kind,
+  setKind,
+  password,
+  setPassword,
+}: {
+  kind: ProofKind;
+  setKind(kind: ProofKind): void;
+  password: string;
+  setPassword(text: string): void;
+}) {
   return (
     <div class="pairs">
-      <label class="field">Clients log in with
+      <label class="field">
+        Clients log in with
         <select value={kind} onChange={(event) => setKind(event.currentTarget.value as ProofKind)}>
-          <option value="password">a password</option><option value="generate">a generated secret</option>
+          <option value="password">a password</option>
+          <option value="generate">a generated secret</option>
         </select>
       </label>
-      {kind === "password"
-        ? <label class="field">Password<input type="password" autocomplete="new-password" value={password} onInput={(event) => setPassword(event.currentTarget.value)} /></label>
-        : <p class="soft small">The secret has 256 random bits, and is shown once, when it is made.</p>}
+      {kind === "password" ? (
+        <label class="field">
+          Password
+          <input
+            type="password"
+            autocomplete="new-password"
+            value={password}
+            onInput={(event) => setPassword(event.currentTarget.value)}
+          />
+        </label>
+      ) : (
+        <p class="soft small">The secret has 256 random bits, and is shown once, when it is made.</p>
+      )}
     </div>
   );
 }
@@ -61,24 +94,75 @@ interface FieldsProps {
 function Fields({ values, set, rules, setRules, groups, problem }: FieldsProps) {
   const names = [...new Set([...groups.map((group) => group.name), ...values.groups])].sort();
   const line = (name: "client_ids" | "class", label: string, hint: string) => (
-    <label class="field">{label}<input value={values[name] ?? ""} placeholder={hint} spellcheck={false} autocomplete="off" onInput={(event) => set({ [name]: event.currentTarget.value || null })} /></label>
+    <label class="field">
+      {label}
+      <input
+        value={values[name] ?? ""}
+        placeholder={hint}
+        spellcheck={false}
+        autocomplete="off"
+        onInput={(event) => set({ [name]: event.currentTarget.value || null })}
+      />
+    </label>
   );
   return (
     <>
-      <fieldset class="choices"><legend>Groups</legend>
-        {names.length === 0 ? <span class="soft small">There are no groups yet.</span> : names.map((name) => (
-          <label key={name} class="check"><input type="checkbox" checked={values.groups.includes(name)}
-            onChange={(event) => set({ groups: event.currentTarget.checked ? [...values.groups, name].sort() : values.groups.filter((one) => one !== name) })} /> <span class="foreign">{visible(name)}</span></label>
-        ))}
+      <fieldset class="choices">
+        <legend>Groups</legend>
+        {names.length === 0 ? (
+          <span class="soft small">There are no groups yet.</span>
+        ) : (
+          names.map((name) => (
+            <label key={name} class="check">
+              <input
+                type="checkbox"
+                checked={values.groups.includes(name)}
+                onChange={(event) =>
+                  set({
+                    groups: event.currentTarget.checked
+                      ? [...values.groups, name].sort()
+                      : values.groups.filter((one) => one !== name),
+                  })
+                }
+              />{" "}
+              <span class="foreign">{visible(name)}</span>
+            </label>
+          ))
+        )}
       </fieldset>
-      <Numbered label="Rules of its own" hint="One a line, without WHO, such as: allow publish meters/%u/#" rows={3} value={rules} set={setRules} mistakes={mistakesOf(problem)} />
+      <Numbered
+        label="Rules of its own"
+        hint="One a line, without WHO, such as: allow publish meters/%u/#"
+        rows={3}
+        value={rules}
+        set={setRules}
+        mistakes={mistakesOf(problem)}
+      />
       <div class="pairs">
         {line("client_ids", "Client identifiers", "all; * stands for any text")}
         {line("class", "Class", "what else matches decides")}
-        <label class="field">Ends (UTC)<input type="datetime-local" step={1} value={values.ends_at?.slice(0, 19) ?? ""} onInput={(event) => set({ ends_at: utc(event.currentTarget.value) })} /></label>
-        <label class="field">Note<input value={values.note} onInput={(event) => set({ note: event.currentTarget.value })} /></label>
+        <label class="field">
+          Ends (UTC)
+          <input
+            type="datetime-local"
+            step={1}
+            value={values.ends_at?.slice(0, 19) ?? ""}
+            onInput={(event) => set({ ends_at: utc(event.currentTarget.value) })}
+          />
+        </label>
+        <label class="field">
+          Note
+          <input value={values.note} onInput={(event) => set({ note: event.currentTarget.value })} />
+        </label>
       </div>
-      <label class="check"><input type="checkbox" checked={values.superuser} onChange={(event) => set({ superuser: event.currentTarget.checked })} /> Its clients may do everything, whatever rules say (superuser)</label>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={values.superuser}
+          onChange={(event) => set({ superuser: event.currentTarget.checked })}
+        />{" "}
+        Its clients may do everything, whatever rules say (superuser)
+      </label>
     </>
   );
 }
@@ -95,16 +179,55 @@ export function AddUser({ groups, isFirst, close, done }: Told & { groups: Acces
   const [problem, setProblem] = useState<Problem | null>(null);
   const fields = { ...newUser, ...draft, rules: linesOf(rules) };
   const proof = proofOf(kind, password);
-  const plan: Plan | null = name === "" || !proof ? null
-    : { method: "POST", path: "/users", body: { name, ...fields, ...proof.body }, dryBody: { name, ...fields, ...proof.dryBody } };
+  const plan: Plan | null =
+    name === "" || !proof
+      ? null
+      : {
+          method: "POST",
+          path: "/users",
+          body: { name, ...fields, ...proof.body },
+          dryBody: { name, ...fields, ...proof.dryBody },
+        };
   return (
-    <Change title="Add a user" deed={name === "" ? "Add the user" : `Add ${short(name)}`} what="user" plan={plan} command={addUser(name || "NAME", fields, kind === "generate")}
-      hint={kind === "password" ? "it asks for the password" : "it prints the secret"} says={`The user ${short(name)} was added.`} close={close}
-      done={(what, answer) => done(what, secretOf(name, answer))} onDryRun={setProblem}>
-      {isFirst && <div class="notice warn"><span class="notice-text">This is the first user. If <code>authentication.chain</code> is not set, the broker refuses clients without a user from then on, unless <code>allowAnonymous</code> is on.</span></div>}
-      <label class="field">User name<input ref={first} value={name} spellcheck={false} autocomplete="off" onInput={(event) => setName(event.currentTarget.value)} /></label>
+    <Change
+      title="Add a user"
+      deed={name === "" ? "Add the user" : `Add ${short(name)}`}
+      what="user"
+      plan={plan}
+      command={addUser(name || "NAME", fields, kind === "generate")}
+      hint={kind === "password" ? "it asks for the password" : "it prints the secret"}
+      says={`The user ${short(name)} was added.`}
+      close={close}
+      done={(what, answer) => done(what, secretOf(name, answer))}
+      onDryRun={setProblem}
+    >
+      {isFirst && (
+        <div class="notice warn">
+          <span class="notice-text">
+            This is the first user. If <code>authentication.chain</code> is not set, the broker refuses clients without
+            a user from then on, unless <code>allowAnonymous</code> is on.
+          </span>
+        </div>
+      )}
+      <label class="field">
+        User name
+        <input
+          ref={first}
+          value={name}
+          spellcheck={false}
+          autocomplete="off"
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
+      </label>
       <ProofFields kind={kind} setKind={setKind} password={password} setPassword={setPassword} />
-      <Fields values={fields} set={(change) => setDraft({ ...draft, ...change })} rules={rules} setRules={setRules} groups={groups} problem={problem} />
+      <Fields
+        values={fields}
+        set={(change) => setDraft({ ...draft, ...change })}
+        rules={rules}
+        setRules={setRules}
+        groups={groups}
+        problem={problem}
+      />
     </Change>
   );
 }
@@ -119,11 +242,30 @@ function ChangeUser({ user: opened, groups, close, done }: Told & { user: Access
   // What nobody has touched here is as it is read.
   const fields: UserFields = { ...before, ...draft, ...(typed === null ? {} : { rules: linesOf(typed) }) };
   const changed = changes(before, fields);
-  const plan: Plan | null = Object.keys(changed).length === 0 ? null : { method: "PUT", path: pathOf(name), body: fields, ifMatch: at(user) };
+  const plan: Plan | null =
+    Object.keys(changed).length === 0 ? null : { method: "PUT", path: pathOf(name), body: fields, ifMatch: at(user) };
   return (
-    <Change title={`Change ${short(name)}`} deed={`Change ${short(name)}`} what="user" does="changes the user" plan={plan} command={setUser(name, changed)} says={`The user ${short(name)} was changed.`}
-      close={close} done={(what) => done(what)} reread={() => read(name).then(setUserRead)} onDryRun={setProblem}>
-      <Fields values={fields} set={(change) => setDraft({ ...draft, ...change })} rules={typed ?? before.rules.join("\n")} setRules={setTyped} groups={groups} problem={problem} />
+    <Change
+      title={`Change ${short(name)}`}
+      deed={`Change ${short(name)}`}
+      what="user"
+      does="changes the user"
+      plan={plan}
+      command={setUser(name, changed)}
+      says={`The user ${short(name)} was changed.`}
+      close={close}
+      done={(what) => done(what)}
+      reread={() => read(name).then(setUserRead)}
+      onDryRun={setProblem}
+    >
+      <Fields
+        values={fields}
+        set={(change) => setDraft({ ...draft, ...change })}
+        rules={typed ?? before.rules.join("\n")}
+        setRules={setTyped}
+        groups={groups}
+        problem={problem}
+      />
     </Change>
   );
 }
@@ -136,10 +278,19 @@ function Password({ user: opened, close, done }: Told & { user: AccessUser }) {
   const proof = proofOf(kind, password);
   const plan: Plan | null = proof && { method: "POST", path: pathOf(name, "/password"), ...proof, ifMatch: at(user) };
   return (
-    <Change title={`Another password for ${short(name)}`} deed={kind === "generate" ? "Generate a secret" : "Set the password"} what="user" does="replaces all passwords and secrets of the user" plan={plan}
-      command={commandOf("user passwd", [name], kind === "generate" ? { generate: true } : {})} hint={kind === "password" ? "it asks for the password" : "it prints the secret"}
-      says={`The user ${short(name)} has another ${kind === "generate" ? "secret" : "password"}.`} close={close}
-      done={(what, answer) => done(what, secretOf(name, answer))} reread={() => read(name).then(setUserRead)}>
+    <Change
+      title={`Another password for ${short(name)}`}
+      deed={kind === "generate" ? "Generate a secret" : "Set the password"}
+      what="user"
+      does="replaces all passwords and secrets of the user"
+      plan={plan}
+      command={commandOf("user passwd", [name], kind === "generate" ? { generate: true } : {})}
+      hint={kind === "password" ? "it asks for the password" : "it prints the secret"}
+      says={`The user ${short(name)} has another ${kind === "generate" ? "secret" : "password"}.`}
+      close={close}
+      done={(what, answer) => done(what, secretOf(name, answer))}
+      reread={() => read(name).then(setUserRead)}
+    >
       <p>The password or secret that the user has now no longer lets a client in.</p>
       <ProofFields kind={kind} setKind={setKind} password={password} setPassword={setPassword} />
     </Change>
@@ -149,12 +300,28 @@ function Password({ user: opened, close, done }: Told & { user: AccessUser }) {
 function Enabled({ user: opened, enabled, close, done }: Told & { user: AccessUser; enabled: boolean }) {
   const [user, setUserRead] = useState(opened);
   const name = user.name;
-  const [verb, past, does] = enabled ? ["Enable", "enabled", "enables the user"] as const : ["Disable", "disabled", "disables the user"] as const;
+  const [verb, past, does] = enabled
+    ? (["Enable", "enabled", "enables the user"] as const)
+    : (["Disable", "disabled", "disables the user"] as const);
   return (
-    <Change title={`${verb} ${short(name)}?`} deed={`${verb} ${short(name)}`} what="user" does={does} danger={!enabled} says={`The user ${short(name)} was ${past}.`}
-      plan={{ method: "PUT", path: pathOf(name), body: { ...userFields(user), enabled }, ifMatch: at(user) }} command={commandOf(`user ${verb.toLowerCase()}`, [name])}
-      close={close} done={(what) => done(what)} reread={() => read(name).then(setUserRead)}>
-      <p>{enabled ? "Clients can log in as this user again, with the password or secret that it has." : "Nobody can log in as this user until it is enabled again. Its password, groups and rules stay."}</p>
+    <Change
+      title={`${verb} ${short(name)}?`}
+      deed={`${verb} ${short(name)}`}
+      what="user"
+      does={does}
+      danger={!enabled}
+      says={`The user ${short(name)} was ${past}.`}
+      plan={{ method: "PUT", path: pathOf(name), body: { ...userFields(user), enabled }, ifMatch: at(user) }}
+      command={commandOf(`user ${verb.toLowerCase()}`, [name])}
+      close={close}
+      done={(what) => done(what)}
+      reread={() => read(name).then(setUserRead)}
+    >
+      <p>
+        {enabled
+          ? "Clients can log in as this user again, with the password or secret that it has."
+          : "Nobody can log in as this user until it is enabled again. Its password, groups and rules stay."}
+      </p>
     </Change>
   );
 }
@@ -163,21 +330,44 @@ function Remove({ user: opened, close, done }: Told & { user: AccessUser }) {
   const [user, setUserRead] = useState(opened);
   const name = user.name;
   return (
-    <Change title={`Remove ${short(name)}?`} deed={`Remove ${short(name)}`} what="user" danger says={`The user ${short(name)} was removed.`}
-      plan={{ method: "DELETE", path: pathOf(name), ifMatch: at(user) }} command={commandOf("user remove", [name])} close={close} done={(what) => done(what)} reread={() => read(name).then(setUserRead)}>
-      <p>The user is removed with its password and its rules. Sessions of its clients are kept, and so are its groups.</p>
+    <Change
+      title={`Remove ${short(name)}?`}
+      deed={`Remove ${short(name)}`}
+      what="user"
+      danger
+      says={`The user ${short(name)} was removed.`}
+      plan={{ method: "DELETE", path: pathOf(name), ifMatch: at(user) }}
+      command={commandOf("user remove", [name])}
+      close={close}
+      done={(what) => done(what)}
+      reread={() => read(name).then(setUserRead)}
+    >
+      <p>
+        The user is removed with its password and its rules. Sessions of its clients are kept, and so are its groups.
+      </p>
     </Change>
   );
 }
 
-export function UserDeedDialog({ deed, user, groups, ...told }: Told & { deed: UserDeed; user: AccessUser; groups: AccessGroup[] }) {
+export function UserDeedDialog({
+  deed,
+  user,
+  groups,
+  ...told
+}: Told & { deed: UserDeed; user: AccessUser; groups: AccessGroup[] }) {
   switch (deed) {
-    case "change": return <ChangeUser user={user} groups={groups} {...told} />;
-    case "password": return <Password user={user} {...told} />;
-    case "enable": case "disable": return <Enabled user={user} enabled={deed === "enable"} {...told} />;
-    case "remove": return <Remove user={user} {...told} />;
+    case "change":
+      return <ChangeUser user={user} groups={groups} {...told} />;
+    case "password":
+      return <Password user={user} {...told} />;
+    case "enable":
+    case "disable":
+      return <Enabled user={user} enabled={deed === "enable"} {...told} />;
+    case "remove":
+      return <Remove user={user} {...told} />;
   }
 }
 
 /** Why a name cannot be named in a path, or `null`. */
-export const unlessReachable = (name: string): string | null => (isReachable(name) ? null : "browsers cannot name this user in a path: heraldmq user changes it");
+export const unlessReachable = (name: string): string | null =>
+  isReachable(name) ? null : "browsers cannot name this user in a path: heraldmq user changes it";

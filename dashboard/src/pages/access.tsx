@@ -18,7 +18,11 @@ const titles: Record<Tab, string> = { users: "Users", groups: "Groups", rules: "
 
 function commandFor(tab: Tab): string {
   const { prefix, group, enabled } = route.value.parameters;
-  return tab === "users" ? commandOf("user list", [prefix], { group, enabled }) : tab === "groups" ? commandOf("user-group list") : commandOf("rules show");
+  return tab === "users"
+    ? commandOf("user list", [prefix], { group, enabled })
+    : tab === "groups"
+      ? commandOf("user-group list")
+      : commandOf("rules show");
 }
 
 export function AccessPage() {
@@ -30,14 +34,24 @@ export function AccessPage() {
   const asked = new URLSearchParams(filters.flatMap((name) => (parameters[name] ? [[name, parameters[name]]] : [])));
   const request = tab === "users" && asked.size > 0 ? `/users?${asked}` : `/${tab}`;
   const now = status.value;
-  const done = (what: string, secret?: { name: string; secret: string }) => { setTold(what); setMade(secret ?? null); status.again(); };
+  const done = (what: string, secret?: { name: string; secret: string }) => {
+    setTold(what);
+    setMade(secret ?? null);
+    status.again();
+  };
   const figures: Record<Tab, number | undefined> = { users: now?.users, groups: now?.groups, rules: now?.lines };
   return (
     <>
-      <Head title="Users and rules" polled={status} request={request} command={commandFor(tab)}>{now && standing(now)}</Head>
+      <Head title="Users and rules" polled={status} request={request} command={commandFor(tab)}>
+        {now && standing(now)}
+      </Head>
       <Told>{told}</Told>
       <nav class="tabs" aria-label="Parts of the page">
-        {tabs.map((name) => <a key={name} href={link("access", { tab: name })} aria-current={name === tab ? "true" : undefined}>{titles[name]} {count(figures[name])}</a>)}
+        {tabs.map((name) => (
+          <a key={name} href={link("access", { tab: name })} aria-current={name === tab ? "true" : undefined}>
+            {titles[name]} {count(figures[name])}
+          </a>
+        ))}
       </nav>
       {tab === "users" && <UserList isEmpty={now?.users === 0} done={done} />}
       {tab === "groups" && <GroupList isEmpty={now?.groups === 0} done={done} />}

@@ -20,7 +20,11 @@ const filters = ["prefix", "state", "node", "user", "address", "order"] as const
 export function Clients() {
   const parameters = route.value.parameters;
   const asked = Object.fromEntries(filters.map((name) => [name, parameters[name]]));
-  const pages = usePages<ClientRow>((after, abort) => get("/clients", { ...asked, limit: 100, after }, {}, abort), 10_000, filters.map((name) => asked[name]));
+  const pages = usePages<ClientRow>(
+    (after, abort) => get("/clients", { ...asked, limit: 100, after }, {}, abort),
+    10_000,
+    filters.map((name) => asked[name]),
+  );
   const [leaving, setLeaving] = useState<string | null>(null);
   const [done, setDone] = useState<string | null>(null);
   const [selected, setSelected] = useState<readonly string[]>([]);
@@ -29,35 +33,153 @@ export function Clients() {
   const chosen = rows.filter((row) => selected.includes(row.client_id)).map((row) => row.client_id);
   const select = (id: string, is: boolean) => setSelected(is ? [...chosen, id] : chosen.filter((one) => one !== id));
   const connected = rows.filter((row) => row.state === "connected").map((row) => row.client_id);
-  const request = "/clients?" + new URLSearchParams(Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]));
+  const request =
+    "/clients?" +
+    new URLSearchParams(
+      Object.entries({ ...asked, limit: "100" }).filter((entry): entry is [string, string] => !!entry[1]),
+    );
   return (
     <>
-      <Head title="Clients" polled={pages} request={request} command={commandOf("clients", [asked.prefix], { state: asked.state }) + (asked.order === "held" ? " --held" : "")}>
+      <Head
+        title="Clients"
+        polled={pages}
+        request={request}
+        command={
+          commandOf("clients", [asked.prefix], { state: asked.state }) + (asked.order === "held" ? " --held" : "")
+        }
+      >
         {pages.value && sentence(rows, asked, pages.number, pages.forward !== null)}
       </Head>
       <Filters asked={asked} />
       <Told>{done}</Told>
-      {may("operator") && connected.length > 0 && <p class="in-place">
-        <label class="check"><input type="checkbox" checked={connected.length > 0 && connected.every((id) => chosen.includes(id))} onChange={(event) => setSelected(event.currentTarget.checked ? connected : [])} /> select all that are connected on this page</label>
-        {chosen.length > 0 && <Action needs="operator" onClick={() => setLeavingAll(true)}>{`Disconnect ${plural(chosen.length, "client")}…`}</Action>}
-      </p>}
-      {pages.value && rows.length === 0
-        ? <Empty>{missingOf(pages.value).length > 0 ? "No client matches on the nodes that answered." : asked.order === "held" ? "No client has waited within the last minute." : "No client matches. Clear a filter or shorten the prefix: clients are found by the beginning of their identifier."}</Empty>
-        : <Table label="Clients" open choose="clients" rows={rows} keyOf={(row) => row.client_id} stale={isStale(pages)} columns={[
-          { head: "Client", by: (row) => row.client_id, cell: (row) => <span class="in-place">{may("operator") && <input type="checkbox" aria-label={`select ${visible(row.client_id).slice(0, 60)}`} disabled={row.state !== "connected"} checked={chosen.includes(row.client_id)} onChange={(event) => select(row.client_id, event.currentTarget.checked)} />}<ClientLink id={row.client_id} /></span> },
-          { head: "State", width: 12, by: (row) => row.state, cell: (row) => <State is={row.state} /> },
-          { head: "Node", width: 8, by: (row) => row.node_name, cell: (row) => (row.node_name ? visible(row.node_name) : "") },
-          { head: "For", width: 11, figure: true, by: (row) => (row.since ? -Date.parse(row.since) : null), cell: (row) => <Ago at={row.since} /> },
-          { head: "User", width: 11, by: (row) => row.user, cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)) },
-          { head: "Address", width: 17, by: (row) => row.address, cell: (row) => row.address ?? "" },
-          { head: "Session", width: 8, cell: (row) => (row.durable ? "durable" : "clean") },
-          { head: "Queued", width: 8, figure: true, by: (row) => row.queue_messages, cell: (row) => count(row.queue_messages) },
-          { head: "Held back", width: 10, figure: true, by: (row) => row.held?.share_percent, cell: (row) => row.held && <span title={`${words(row.held.reason)}: ${heldBecause(row.held.reason)}`}>{share(row.held)}</span> },
-          { head: "Actions", width: 13.5, figure: true, cell: (row) => row.state === "connected" && <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>Disconnect…</Action> },
-        ]} />}
+      {may("operator") && connected.length > 0 && (
+        <p class="in-place">
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={connected.length > 0 && connected.every((id) => chosen.includes(id))}
+              onChange={(event) => setSelected(event.currentTarget.checked ? connected : [])}
+            />{" "}
+            select all that are connected on this page
+          </label>
+          {chosen.length > 0 && (
+            <Action
+              needs="operator"
+              onClick={() => setLeavingAll(true)}
+            >{`Disconnect ${plural(chosen.length, "client")}…`}</Action>
+          )}
+        </p>
+      )}
+      {pages.value && rows.length === 0 ? (
+        <Empty>
+          {missingOf(pages.value).length > 0
+            ? "No client matches on the nodes that answered."
+            : asked.order === "held"
+              ? "No client has waited within the last minute."
+              : "No client matches. Clear a filter or shorten the prefix: clients are found by the beginning of their identifier."}
+        </Empty>
+      ) : (
+        <Table
+          label="Clients"
+          open
+          choose="clients"
+          rows={rows}
+          keyOf={(row) => row.client_id}
+          stale={isStale(pages)}
+          columns={[
+            {
+              head: "Client",
+              by: (row) => row.client_id,
+              cell: (row) => (
+                <span class="in-place">
+                  {may("operator") && (
+                    <input
+                      type="checkbox"
+                      aria-label={`select ${visible(row.client_id).slice(0, 60)}`}
+                      disabled={row.state !== "connected"}
+                      checked={chosen.includes(row.client_id)}
+                      onChange={(event) => select(row.client_id, event.currentTarget.checked)}
+                    />
+                  )}
+                  <ClientLink id={row.client_id} />
+                </span>
+              ),
+            },
+            { head: "State", width: 12, by: (row) => row.state, cell: (row) => <State is={row.state} /> },
+            {
+              head: "Node",
+              width: 8,
+              by: (row) => row.node_name,
+              cell: (row) => (row.node_name ? visible(row.node_name) : ""),
+            },
+            {
+              head: "For",
+              width: 11,
+              figure: true,
+              by: (row) => (row.since ? -Date.parse(row.since) : null),
+              cell: (row) => <Ago at={row.since} />,
+            },
+            {
+              head: "User",
+              width: 11,
+              by: (row) => row.user,
+              cell: (row) => (row.user === null ? <span class="soft">anonymous</span> : visible(row.user)),
+            },
+            { head: "Address", width: 17, by: (row) => row.address, cell: (row) => row.address ?? "" },
+            { head: "Session", width: 8, cell: (row) => (row.durable ? "durable" : "clean") },
+            {
+              head: "Queued",
+              width: 8,
+              figure: true,
+              by: (row) => row.queue_messages,
+              cell: (row) => count(row.queue_messages),
+            },
+            {
+              head: "Held back",
+              width: 10,
+              figure: true,
+              by: (row) => row.held?.share_percent,
+              cell: (row) =>
+                row.held && (
+                  <span title={`${words(row.held.reason)}: ${heldBecause(row.held.reason)}`}>{share(row.held)}</span>
+                ),
+            },
+            {
+              head: "Actions",
+              width: 13.5,
+              figure: true,
+              cell: (row) =>
+                row.state === "connected" && (
+                  <Action quiet needs="operator" onClick={() => setLeaving(row.client_id)}>
+                    Disconnect…
+                  </Action>
+                ),
+            },
+          ]}
+        />
+      )}
       <Pager pages={pages} what="client" />
-      {leavingAll && <DisconnectAll ids={chosen} close={() => setLeavingAll(false)} done={(what) => { setDone(what); setSelected([]); pages.again(); }} />}
-      {leaving !== null && <Disconnect id={leaving} close={() => setLeaving(null)} done={(what) => { setDone(what); pages.again(); }} />}
+      {leavingAll && (
+        <DisconnectAll
+          ids={chosen}
+          close={() => setLeavingAll(false)}
+          done={(what) => {
+            setDone(what);
+            setSelected([]);
+            pages.again();
+          }}
+        />
+      )}
+      {leaving !== null && (
+        <Disconnect
+          id={leaving}
+          close={() => setLeaving(null)}
+          done={(what) => {
+            setDone(what);
+            pages.again();
+          }}
+        />
+      )}
     </>
   );
 }
@@ -81,26 +203,44 @@ function Filters({ asked }: { asked: Record<string, string | undefined> }) {
     timer.current = setTimeout(() => replaceParameters(next), 200);
   }
   const text = (name: string, label: string, hint = "") => (
-    <label class="field">{label}
-      <input value={draft[name] ?? ""} placeholder={hint} autocomplete="off" spellcheck={false} onInput={(event) => set(name, event.currentTarget.value)} />
+    <label class="field">
+      {label}
+      <input
+        value={draft[name] ?? ""}
+        placeholder={hint}
+        autocomplete="off"
+        spellcheck={false}
+        onInput={(event) => set(name, event.currentTarget.value)}
+      />
     </label>
   );
   return (
     <form class="filters" onSubmit={(event) => event.preventDefault()}>
       {text("prefix", "Identifier begins with")}
-      <label class="field">State
+      <label class="field">
+        State
         <select value={draft.state ?? ""} onChange={(event) => set("state", event.currentTarget.value)}>
           <option value="">all</option>
-          {["connected", "away"].map((state) => <option key={state} value={state}>{state}</option>)}
+          {["connected", "away"].map((state) => (
+            <option key={state} value={state}>
+              {state}
+            </option>
+          ))}
         </select>
       </label>
-      <label class="field">Node
+      <label class="field">
+        Node
         <select value={draft.node ?? ""} onChange={(event) => set("node", event.currentTarget.value)}>
           <option value="">all</option>
-          {nodes.value?.items.map((node) => <option key={node.node} value={node.node}>{visible(node.node_name)}</option>)}
+          {nodes.value?.items.map((node) => (
+            <option key={node.node} value={node.node}>
+              {visible(node.node_name)}
+            </option>
+          ))}
         </select>
       </label>
-      <label class="field">Order
+      <label class="field">
+        Order
         <select value={draft.order ?? ""} onChange={(event) => set("order", event.currentTarget.value)}>
           <option value="">identifier</option>
           <option value="held">time held back in the last minute</option>

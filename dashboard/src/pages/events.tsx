@@ -17,7 +17,11 @@ const kinds: Record<string, [label: string, types: string]> = {
   changes: ["changes by the API", "api.change"],
   denied: ["denied rights", "right.denied"],
 };
-const spans: Record<string, [label: string, seconds: number]> = { "5m": ["5 minutes", 300], "1h": ["hour", 3600], "1d": ["day", 86_400] };
+const spans: Record<string, [label: string, seconds: number]> = {
+  "5m": ["5 minutes", 300],
+  "1h": ["hour", 3600],
+  "1d": ["day", 86_400],
+};
 const fields = ["kind", "from", "prefix", "topic", "node"] as const;
 
 export function Events() {
@@ -26,12 +30,24 @@ export function Events() {
   // The span ends where the stream begins: a question that changed with each second would begin anew each time.
   const key = fields.map((name) => asked[name]).join("\0");
   const begun = useRef({ key: "", since: "" });
-  if (begun.current.key !== key) begun.current = { key, since: new Date(clusterNow() - 1000 * (spans[asked.from ?? "1h"]?.[1] ?? 0)).toISOString() };
-  const query = { type, prefix: asked.prefix, topic: asked.topic, node: asked.node, since: asked.from === "now" ? undefined : begun.current.since };
+  if (begun.current.key !== key)
+    begun.current = { key, since: new Date(clusterNow() - 1000 * (spans[asked.from ?? "1h"]?.[1] ?? 0)).toISOString() };
+  const query = {
+    type,
+    prefix: asked.prefix,
+    topic: asked.topic,
+    node: asked.node,
+    since: asked.from === "now" ? undefined : begun.current.since,
+  };
   return (
     <>
-      <Head title="Events" request="/events" command={commandOf("events", [], { type, prefix: asked.prefix, topic: asked.topic, on: asked.node })}>
-        What has happened to clients, messages, nodes and shards, as far as the nodes remember it; new events appear at the top.
+      <Head
+        title="Events"
+        request="/events"
+        command={commandOf("events", [], { type, prefix: asked.prefix, topic: asked.topic, on: asked.node })}
+      >
+        What has happened to clients, messages, nodes and shards, as far as the nodes remember it; new events appear at
+        the top.
       </Head>
       <Filters asked={asked} />
       <EventList query={query} />
@@ -51,18 +67,44 @@ function Filters({ asked }: { asked: Record<string, string | undefined> }) {
     timer.current = setTimeout(() => replaceParameters(next), 300);
   }
   const choice = (name: string, label: string, options: [string, string][]) => (
-    <label class="field">{label}
-      <select value={draft[name] ?? ""} onChange={(event) => set(name, event.currentTarget.value)}>{options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select>
+    <label class="field">
+      {label}
+      <select value={draft[name] ?? ""} onChange={(event) => set(name, event.currentTarget.value)}>
+        {options.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
     </label>
   );
   const text = (name: string, label: string) => (
-    <label class="field">{label}<input value={draft[name] ?? ""} onInput={(event) => set(name, event.currentTarget.value)} autocomplete="off" spellcheck={false} /></label>
+    <label class="field">
+      {label}
+      <input
+        value={draft[name] ?? ""}
+        onInput={(event) => set(name, event.currentTarget.value)}
+        autocomplete="off"
+        spellcheck={false}
+      />
+    </label>
   );
   return (
     <form class="filters" onSubmit={(event) => event.preventDefault()}>
-      {choice("kind", "Events", [["", "all"], ...Object.entries(kinds).map(([name, [label]]): [string, string] => [name, label])])}
-      {choice("from", "From", [["", "the last hour"], ["5m", "the last 5 minutes"], ["1d", "the last day"], ["now", "now on"]])}
-      {choice("node", "Node", [["", "all"], ...(nodes.value?.items ?? []).map((node): [string, string] => [node.node, visible(node.node_name)])])}
+      {choice("kind", "Events", [
+        ["", "all"],
+        ...Object.entries(kinds).map(([name, [label]]): [string, string] => [name, label]),
+      ])}
+      {choice("from", "From", [
+        ["", "the last hour"],
+        ["5m", "the last 5 minutes"],
+        ["1d", "the last day"],
+        ["now", "now on"],
+      ])}
+      {choice("node", "Node", [
+        ["", "all"],
+        ...(nodes.value?.items ?? []).map((node): [string, string] => [node.node, visible(node.node_name)]),
+      ])}
       {text("prefix", "Client begins with")}
       {text("topic", "Topic filter")}
     </form>

@@ -19,7 +19,7 @@ export function stacksOf(profile: CpuProfile): Stack[] | null {
     if (!thread || names.includes(undefined)) return null;
     return { thread: thread.name || `thread ${thread.id}`, functions: names as string[], count: stack.count };
   });
-  return stacks.includes(null) ? null : stacks as Stack[];
+  return stacks.includes(null) ? null : (stacks as Stack[]);
 }
 
 export interface Seen {
@@ -99,9 +99,16 @@ export function flameGraph(title: string, stacks: Stack[]): FlameGraph {
     const width = node.count * sample;
     if (width < NARROWEST) return;
     rows = Math.max(rows, level + 1);
-    const tooltip = `${name} (${plural(node.count, "sample")}, ${(node.count * 100 / Math.max(1, root.count)).toFixed(2)} %)`;
+    const tooltip = `${name} (${plural(node.count, "sample")}, ${((node.count * 100) / Math.max(1, root.count)).toFixed(2)} %)`;
     // The row for now: the height is known when all are drawn.
-    rectangles.push({ x, y: level, width: Math.max(NARROWEST, width - 0.5), color: colorOf(name), label: clipped(name, width), tooltip });
+    rectangles.push({
+      x,
+      y: level,
+      width: Math.max(NARROWEST, width - 0.5),
+      color: colorOf(name),
+      label: clipped(name, width),
+      tooltip,
+    });
     for (const [callee, below] of [...node.callees].sort(([a], [b]) => (a < b ? -1 : 1))) {
       draw(callee, below, x, level + 1);
       x += below.count * sample;
@@ -116,28 +123,33 @@ function clipped(name: string, width: number): string {
   const room = Math.max(0, Math.floor((width - 6) / LETTER));
   const letters = [...name];
   if (letters.length <= room) return name;
-  return room < 3 ? "" : letters.slice(0, room - 2).join("") + "..";
+  return room < 3 ? "" : `${letters.slice(0, room - 2).join("")}..`;
 }
 
 /** The same for a function wherever it is; light enough for black letters. */
 function colorOf(name: string): string {
   let hash = 0;
   for (let n = 0; n < name.length; n++) hash = (hash * 31 + name.charCodeAt(n)) >>> 0;
-  return `rgb(${215 + hash % 40},${140 + (hash >>> 6) % 90},${80 + (hash >>> 13) % 50})`;
+  return `rgb(${215 + (hash % 40)},${140 + ((hash >>> 6) % 90)},${80 + ((hash >>> 13) % 50)})`;
 }
 
 const escapes: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 /** A text as XML has it; what no XML may have becomes a question mark. */
-const escaped = (text: string) => text.replace(/[&<>"]/g, (letter) => escapes[letter]!).replace(/[\u0000-\u001f\ufffe\uffff]/g, "?");
+const escaped = (text: string) =>
+  text.replace(/[&<>"]/g, (letter) => escapes[letter]!).replace(/[\u0000-\u001f\ufffe\uffff]/g, "?");
 
 /** As a file: SVG without a script. */
 export function svgOf({ title, height, rectangles }: FlameGraph): string {
-  const shapes = rectangles.map(({ x, y, width, color, label, tooltip }) =>
-    `<g><title>${escaped(tooltip)}</title><rect x="${x.toFixed(2)}" y="${y}" width="${width.toFixed(2)}" height="${ROW - 1}" rx="1" fill="${color}"/>${label && `<text x="${(x + 3).toFixed(2)}" y="${y + 12}">${escaped(label)}</text>`}</g>`);
+  const shapes = rectangles.map(
+    ({ x, y, width, color, label, tooltip }) =>
+      `<g><title>${escaped(tooltip)}</title><rect x="${x.toFixed(2)}" y="${y}" width="${width.toFixed(2)}" height="${ROW - 1}" rx="1" fill="${color}"/>${label && `<text x="${(x + 3).toFixed(2)}" y="${y + 12}">${escaped(label)}</text>`}</g>`,
+  );
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" font-family="monospace" font-size="11">`,
     `<rect width="100%" height="100%" fill="#fffaf0"/>`,
     `<text x="${WIDTH / 2}" y="20" font-size="15" text-anchor="middle">${escaped(title)}</text>`,
-    ...shapes, "</svg>", "",
+    ...shapes,
+    "</svg>",
+    "",
   ].join("\n");
 }

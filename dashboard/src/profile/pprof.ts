@@ -7,7 +7,7 @@ class Message {
 
   private varint(n: number) {
     // Values of ns go beyond 2^32, where shifts fail.
-    for (; n >= 128; n = Math.floor(n / 128)) this.bytes.push(n % 128 + 128);
+    for (; n >= 128; n = Math.floor(n / 128)) this.bytes.push((n % 128) + 128);
     this.bytes.push(n);
   }
 
@@ -50,14 +50,21 @@ export function pprofOf(stacks: Stack[], hertz: number, lastedMs: number): Uint8
   // The first string is empty.
   strings.of("");
   const places = numbering(1);
-  const valueType = (kind: string, unit: string) => new Message().number(1, strings.of(kind)).number(2, strings.of(unit));
+  const valueType = (kind: string, unit: string) =>
+    new Message().number(1, strings.of(kind)).number(2, strings.of(unit));
   const period = Math.floor(1e9 / Math.max(1, hertz));
   const profile = new Message().block(1, valueType("samples", "count")).block(1, valueType("cpu", "nanoseconds"));
   for (const { thread, functions, count } of stacks) {
     const label = new Message().number(1, strings.of("thread")).number(2, strings.of(thread));
     // The innermost first.
     const locations = functions.map((name) => places.of(name)).reverse();
-    profile.block(2, new Message().numbers(1, locations).numbers(2, [count, count * period]).block(3, label));
+    profile.block(
+      2,
+      new Message()
+        .numbers(1, locations)
+        .numbers(2, [count, count * period])
+        .block(3, label),
+    );
   }
   for (const [name, id] of places.known) {
     profile.block(4, new Message().number(1, id).block(4, new Message().number(1, id)));
@@ -65,7 +72,12 @@ export function pprofOf(stacks: Stack[], hertz: number, lastedMs: number): Uint8
   }
   const encoder = new TextEncoder();
   for (const text of strings.known.keys()) profile.block(6, encoder.encode(text));
-  return profile.number(10, lastedMs * 1e6).block(11, valueType("cpu", "nanoseconds")).number(12, period).done();
+  return profile
+    .number(10, lastedMs * 1e6)
+    .block(11, valueType("cpu", "nanoseconds"))
+    .number(12, period)
+    .done();
 }
 
-export const compressed = (bytes: Uint8Array<ArrayBuffer>): Promise<Blob> => new Response(new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip"))).blob();
+export const compressed = (bytes: Uint8Array<ArrayBuffer>): Promise<Blob> =>
+  new Response(new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip"))).blob();
