@@ -14,7 +14,7 @@ export async function buildInto(folder) {
   mkdirSync(join(folder, "assets"), { recursive: true });
   const built = await build({
     absWorkingDir: root,
-    entryPoints: { dashboard: "src/main.tsx", try: "src/try.tsx", page: "src/page.css" },
+    entryPoints: { dashboard: "src/main.tsx", try: "src/try/try.tsx", page: "src/page.css" },
     outdir: join(folder, "assets"),
     write: false,
     bundle: true,

@@ -1,4 +1,4 @@
-// Writes src/api.types.ts from docs/reference/openapi.json: an interface for each schema, and for each method the answer
+// Writes src/api/api.types.ts from docs/reference/openapi.json: an interface for each schema, and for each method the answer
 // and the body of each path. With --check it only compares.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -51,8 +51,8 @@ for (const method of ["get", "post", "delete"]) {
   lines.push("}");
 }
 const text = `${lines.join("\n")}\n`;
-const file = at("../src/api.types.ts");
+const file = at("../src/api/api.types.ts");
 if (process.argv.includes("--check")) {
   if (readFileSync(file, "utf8") !== text)
-    throw new Error("src/api.types.ts is not that of openapi.json: npm run types");
+    throw new Error("src/api/api.types.ts is not that of openapi.json: npm run types");
 } else writeFileSync(file, text);

@@ -1,7 +1,7 @@
 import { render } from "preact";
-import { listen } from "./keys";
-import { lookWhoIsSignedIn } from "./session";
-import { Shell } from "./shell";
+import { listen } from "./parts/keys";
+import { lookWhoIsSignedIn } from "./api/session";
+import { Shell } from "./parts/shell";
 
 listen();
 void lookWhoIsSignedIn();

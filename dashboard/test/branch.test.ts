@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { branchOf } from "../src/branch";
+import { branchOf } from "../src/navigation/branch";
 
 /** Pages of `size` topics each, of `total` in all. */
 const pages = (total: number, size: number) => async (filter: string, after: string | undefined) => {

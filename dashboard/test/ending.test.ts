@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ending } from "../src/ending";
+import { ending } from "../src/api/ending";
 
 const minute = 60_000;
 

@@ -1,13 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { beginLate, byReason, merge, ofNodes, stack, sum, times, worst } from "../src/history";
-import type { History } from "../src/api.types";
+import { beginLate, byReason, merge, ofNodes, stack, sum, times, worst } from "../src/api/history";
+import type { History } from "../src/api/api.types";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString();
 const answer = (...nodes: [node: string, end: number | null, values: (number | null)[]][]): History => ({
-  step_s: 10, partial: [], nodes: nodes.map(([node, end, values]) => ({ node, node_name: node, end: end === null ? null : at(end), series: { x: values } })),
+  step_s: 10,
+  partial: [],
+  nodes: nodes.map(([node, end, values]) => ({
+    node,
+    node_name: node,
+    end: end === null ? null : at(end),
+    series: { x: values },
+  })),
 });
-const line = (series: ReturnType<typeof merge>, node: string) => series!.nodes.find((one) => one.node === node)!.values.x;
+const line = (series: ReturnType<typeof merge>, node: string) =>
+  series!.nodes.find((one) => one.node === node)!.values.x;
 
 test("nodes with different ends stand on one time line", () => {
   const series = merge(null, answer(["a", 30, [1, 2, 3]], ["b", 20, [4]]));
@@ -41,8 +49,15 @@ test("a sum that lacks a node is another line", () => {
 });
 
 test("a sum of before a node was started again lacks it", () => {
-  const series = merge(null, { step_s: 10, partial: [], nodes: [
-    named("a", { x: [20, 20, 20, 20, 20, 20], d: [1, 1, 1, 1, 1, 1] }), named("b", { x: [20, 20, 20, 20, 20, 20] }), named("c", { x: [20] })] })!;
+  const series = merge(null, {
+    step_s: 10,
+    partial: [],
+    nodes: [
+      named("a", { x: [20, 20, 20, 20, 20, 20], d: [1, 1, 1, 1, 1, 1] }),
+      named("b", { x: [20, 20, 20, 20, 20, 20] }),
+      named("c", { x: [20] }),
+    ],
+  })!;
   assert.deepEqual(sum(series, "x"), { all: [null, null, null, null, null, 60], lacking: [40, 40, 40, 40, 40, null] });
   assert.deepEqual(beginLate(series), [{ name: "c", from: Date.parse(at(20)) / 1000 }]);
   // Nodes without a drop for a reason have nothing to add to those of the others.
@@ -63,31 +78,68 @@ test("no answer of any node changes nothing", () => {
   assert.equal(merge(null, answer(["a", null, []])), null);
 });
 
-const named = (node: string, series: Record<string, (number | null)[]>): History["nodes"][number] => ({ node, node_name: node, end: at(30), series });
+const named = (node: string, series: Record<string, (number | null)[]>): History["nodes"][number] => ({
+  node,
+  node_name: node,
+  end: at(30),
+  series,
+});
 
 test("a percentile is that of the worst node", () => {
-  const series = merge(null, { step_s: 10, partial: [], nodes: [named("a", { p: [1, null, null] }), named("b", { p: [3, 2, null] })] })!;
+  const series = merge(null, {
+    step_s: 10,
+    partial: [],
+    nodes: [named("a", { p: [1, null, null] }), named("b", { p: [3, 2, null] })],
+  })!;
   assert.deepEqual(worst(series, "p"), [3, 2, null]);
   assert.deepEqual(worst(series, "q"), [null, null, null]);
 });
 
 test("a node has the same colour whether or not others have a value", () => {
-  const series = merge(null, { step_s: 10, partial: [], nodes: [named("b", { p: [1, null], q: [2, 2] }), named("a", { p: [null, null], q: [3, 3] })] });
+  const series = merge(null, {
+    step_s: 10,
+    partial: [],
+    nodes: [named("b", { p: [1, null], q: [2, 2] }), named("a", { p: [null, null], q: [3, 3] })],
+  });
   assert.deepEqual(ofNodes(series, "p"), [{ name: "b", color: 2, values: [1, null] }]);
-  assert.deepEqual(ofNodes(series, "q").map(({ name, color }) => [name, color]), [["a", 1], ["b", 2]]);
+  assert.deepEqual(
+    ofNodes(series, "q").map(({ name, color }) => [name, color]),
+    [
+      ["a", 1],
+      ["b", 2],
+    ],
+  );
   assert.deepEqual(ofNodes(null, "p"), []);
 });
 
 test("lines stand on one another, and break off where nothing is known", () => {
-  assert.deepEqual(stack([[1, 2, null, null], [4, null, 5, null]]), [[1, 2, 0, null], [5, 2, 5, null]]);
+  assert.deepEqual(
+    stack([
+      [1, 2, null, null],
+      [4, null, 5, null],
+    ]),
+    [
+      [1, 2, 0, null],
+      [5, 2, 5, null],
+    ],
+  );
   assert.deepEqual(stack([]), []);
 });
 
 test("drops stand by reason, most first, and the rest together", () => {
-  const values = Object.fromEntries(["a", "b", "c", "d", "e", "f", "g"].map((reason, n) => [`dropped_per_s.${reason}`, [0, n, n]]));
-  const series = merge(null, { step_s: 10, partial: [], nodes: [named("one", { ...values, dropped_per_s: [0, 21, 21] })] })!;
+  const values = Object.fromEntries(
+    ["a", "b", "c", "d", "e", "f", "g"].map((reason, n) => [`dropped_per_s.${reason}`, [0, n, n]]),
+  );
+  const series = merge(null, {
+    step_s: 10,
+    partial: [],
+    nodes: [named("one", { ...values, dropped_per_s: [0, 21, 21] })],
+  })!;
   const lines = byReason(series);
-  assert.deepEqual(lines.map(({ reason }) => reason), ["g", "f", "e", "d", "c", null]);
+  assert.deepEqual(
+    lines.map(({ reason }) => reason),
+    ["g", "f", "e", "d", "c", null],
+  );
   assert.deepEqual(lines[0]!.all, [0, 6, 6]);
   assert.deepEqual(lines.at(-1)!.all, [0, 1, 1]);
 });

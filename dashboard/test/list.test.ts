@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { back, forward } from "../src/cursors";
+import { back, forward } from "../src/api/cursors";
 
 test("cursors of the pages that were passed are kept", () => {
   let cursors: string[] = [];

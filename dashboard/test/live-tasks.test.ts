@@ -17,19 +17,27 @@ let cluster: any, server: any, browser: Browser, load: ReturnType<typeof setInte
 let signedIn: Awaited<ReturnType<BrowserContext["storageState"]>>;
 
 before(async () => {
-  cluster = await startCluster({ size: 3, base: Number(process.env.DASHBOARD_PORTS ?? 26100), folder: process.env.DASHBOARD_FOLDER && `${process.env.DASHBOARD_FOLDER}-tasks` });
+  cluster = await startCluster({
+    size: 3,
+    base: Number(process.env.DASHBOARD_PORTS ?? 26100),
+    folder: process.env.DASHBOARD_FOLDER && `${process.env.DASHBOARD_FOLDER}-tasks`,
+  });
   server = await serve({ node: cluster.nodes[0].http });
   browser = await open();
   const context = await browser.newContext();
-  const login = await context.request.post(`${server.url}api/v1/login`, { data: { user: "operator", password: password("operator") } });
+  const login = await context.request.post(`${server.url}api/v1/login`, {
+    data: { user: "operator", password: password("operator") },
+  });
   assert.equal(login.status(), 200);
   signedIn = await context.storageState();
   await context.close();
 
   let next = 0;
-  await Promise.all(Array.from({ length: 60 }, async () => {
-    while (next < sensors) (await connect(next, `sensor-${String(next++).padStart(6, "0")}`)).close();
-  }));
+  await Promise.all(
+    Array.from({ length: 60 }, async () => {
+      while (next < sensors) (await connect(next, `sensor-${String(next++).padStart(6, "0")}`)).close();
+    }),
+  );
   // One that broke off, one that does not acknowledge, and one whose filter is not quite that of the topic.
   (await connect(1, "sensor-051207")).socket.destroy();
   const slow = await connect(0, "telemetry-hub", { acks: false, receiveMaximum: 20 });
@@ -45,12 +53,16 @@ after(async () => {
   await cluster?.stop();
 });
 
-const connect = (node: number, id: string, more = {}) => new Client(cluster.nodes[node % 3].mqtt, id, { session: 3600, ...more }).open();
+const connect = (node: number, id: string, more = {}) =>
+  new Client(cluster.nodes[node % 3].mqtt, id, { session: 3600, ...more }).open();
 
 /** Counts what a person does: a click, a command of the keyboard, or a text with Enter and the key that begins it. */
 class Inputs {
   count = 0;
-  constructor(readonly page: Page, readonly keyboardAlone: boolean) {}
+  constructor(
+    readonly page: Page,
+    readonly keyboardAlone: boolean,
+  ) {}
   async click(selector: string) {
     assert.ok(!this.keyboardAlone, "the keyboard alone was meant");
     this.count++;
@@ -80,21 +92,34 @@ interface Task {
 }
 
 const says = (page: Page, selector: string, pattern: RegExp) =>
-  page.waitForFunction(([selector, source]) => new RegExp(source!).test(document.querySelector<HTMLElement>(selector!)?.innerText ?? ""), [selector, pattern.source] as const, { polling: 50 });
-const titled = (page: Page, title: string) => page.waitForFunction((title) => document.querySelector("h1")?.innerText === title, title, { polling: 50 });
+  page.waitForFunction(
+    ([selector, source]) => new RegExp(source!).test(document.querySelector<HTMLElement>(selector!)?.innerText ?? ""),
+    [selector, pattern.source] as const,
+    { polling: 50 },
+  );
+const titled = (page: Page, title: string) =>
+  page.waitForFunction((title) => document.querySelector("h1")?.innerText === title, title, { polling: 50 });
 const search = "#search";
 
 let moved: any[] = [];
 const tasks: Task[] = [
   {
     name: "find one of a hundred thousand clients, and see why it last left",
-    async mouse(inputs) { await inputs.click(search); await inputs.enter("sensor-051207"); },
-    async keyboard(inputs) { await inputs.enter("/sensor-051207"); },
+    async mouse(inputs) {
+      await inputs.click(search);
+      await inputs.enter("sensor-051207");
+    },
+    async keyboard(inputs) {
+      await inputs.enter("/sensor-051207");
+    },
     seen: (page) => says(page, ".answer", /^Away for .*; it left mq-2: the connection was closed without DISCONNECT/),
   },
   {
     name: "see who is slow, and what is queued for it",
-    async mouse(inputs) { await inputs.click("nav >> text=Queues"); await inputs.click("main tbody th a"); },
+    async mouse(inputs) {
+      await inputs.click("nav >> text=Queues");
+      await inputs.click("main tbody th a");
+    },
     async keyboard(inputs) {
       await inputs.command("g q");
       await inputs.page.waitForSelector("main tbody th a");
@@ -125,13 +150,24 @@ const tasks: Task[] = [
   },
   {
     name: "see which shard is hot, and what is done about it",
-    async mouse(inputs) { await inputs.click("nav >> text=Shards"); },
-    async keyboard(inputs) { await inputs.command("g h"); },
-    seen: (page) => says(page, ".answer", /Load: mq-1 \d+ %, mq-2 \d+ %, mq-3 \d+ %\. (inbox|session|retain) \d+ has the highest load, [\d.<]+ % of a core; not split: \w/),
+    async mouse(inputs) {
+      await inputs.click("nav >> text=Shards");
+    },
+    async keyboard(inputs) {
+      await inputs.command("g h");
+    },
+    seen: (page) =>
+      says(
+        page,
+        ".answer",
+        /Load: mq-1 \d+ %, mq-2 \d+ %, mq-3 \d+ %\. (inbox|session|retain) \d+ has the highest load, [\d.<]+ % of a core; not split: \w/,
+      ),
   },
   {
     name: "drain a node, and watch it become empty",
-    async prepare() { moved = await Promise.all(Array.from({ length: 20 }, (_, n) => connect(2, `moved-${n}`, { session: 0 }))); },
+    async prepare() {
+      moved = await Promise.all(Array.from({ length: 20 }, (_, n) => connect(2, `moved-${n}`, { session: 0 })));
+    },
     async mouse(inputs) {
       await inputs.click("nav >> text=Nodes");
       await inputs.click("main tbody tr:has-text('mq-3') button >> text=Drain…");
@@ -152,13 +188,19 @@ const tasks: Task[] = [
     async afterwards(page) {
       await page.focus("main tbody tr:nth-child(3) button >> text=End drain");
       await page.keyboard.press("Enter");
-      await page.waitForFunction(() => !document.querySelector<HTMLElement>("main table")!.innerText.includes("draining"));
+      await page.waitForFunction(
+        () => !document.querySelector<HTMLElement>("main table")!.innerText.includes("draining"),
+      );
       for (const client of moved) client.close();
     },
   },
   {
     name: "watch the events of one client",
-    async mouse(inputs) { await inputs.click(search); await inputs.enter("sensor-000042"); await inputs.click(".tabs >> text=Events"); },
+    async mouse(inputs) {
+      await inputs.click(search);
+      await inputs.enter("sensor-000042");
+      await inputs.click(".tabs >> text=Events");
+    },
     async keyboard(inputs) {
       await inputs.enter("/sensor-000042");
       await inputs.page.waitForSelector(".tabs");

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { between } from "../src/rates";
-import type { Stats } from "../src/api.types";
+import { between } from "../src/api/rates";
+import type { Stats } from "../src/api/api.types";
 
-const stats = (second: number, ...nodes: [string, number][]) => ({
-  as_of: new Date(second * 1000).toISOString(), nodes: nodes.map(([node, messages_in]) => ({ node, node_name: node, counts: { messages_in } })), partial: [],
-}) as unknown as Stats;
+const stats = (second: number, ...nodes: [string, number][]) =>
+  ({
+    as_of: new Date(second * 1000).toISOString(),
+    nodes: nodes.map(([node, messages_in]) => ({ node, node_name: node, counts: { messages_in } })),
+    partial: [],
+  }) as unknown as Stats;
 
 test("rates of nodes and their sum", () => {
   const rates = between(stats(0, ["a", 0], ["b", 100]), stats(2, ["a", 20], ["b", 140]))!;

@@ -1,9 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decades, follow, roundUp } from "../src/scale";
+import { decades, follow, roundUp } from "../src/parts/scale";
 
 test("round tops", () => {
-  for (const [highest, top] of [[0, 1], [0.3, 0.5], [1, 1], [1.01, 2], [3, 5], [7, 10], [36_120, 50_000]] as const) assert.equal(roundUp(highest), top);
+  for (const [highest, top] of [
+    [0, 1],
+    [0.3, 0.5],
+    [1, 1],
+    [1.01, 2],
+    [3, 5],
+    [7, 10],
+    [36_120, 50_000],
+  ] as const)
+    assert.equal(roundUp(highest), top);
 });
 
 test("it grows at once and shrinks after a minute below half", () => {

@@ -1,7 +1,7 @@
 // The audit in words: how much there is of it, what an entry has changed, and where its target is.
-import type { AuditField, AuditHead, AuditRow } from "../api.types";
-import { count, plural, type Zone, day, duration, words } from "../format";
-import { link } from "../route-text";
+import type { AuditField, AuditHead, AuditRow } from "../api/api.types";
+import { count, plural, type Zone, day, duration, words } from "../words/format";
+import { link } from "../navigation/route-text";
 import { difference } from "./words";
 
 const means: Record<string, string> = {

@@ -2,11 +2,11 @@
 // same change stands below. A record that somebody else has changed meanwhile is read again; what was typed stays.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { AccessEffects } from "../api.types";
-import { ApiError, fill, get, problemOf, send, type Problem } from "../api";
-import { Confirm, Dialog } from "../dialog";
-import { plural, visible } from "../format";
-import { Failed } from "../notices";
+import type { AccessEffects } from "../api/api.types";
+import { ApiError, fill, get, problemOf, send, type Problem } from "../api/api";
+import { Confirm, Dialog } from "../parts/dialog";
+import { plural, visible } from "../words/format";
+import { Failed } from "../parts/notices";
 import { effectsSay, mistakesOf } from "./words";
 
 export interface Plan {

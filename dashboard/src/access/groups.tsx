@@ -1,15 +1,15 @@
 // Groups of users: rules that several users have.
 import { useState } from "preact/hooks";
-import type { AccessGroup } from "../api.types";
-import { fill, get, type Problem } from "../api";
-import { commandOf } from "../command";
-import { Action } from "../dialog";
-import { count, middle, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Notices, isStale } from "../notices";
-import { link } from "../route";
-import { Table } from "../table";
-import { Foreign } from "../text";
+import type { AccessGroup } from "../api/api.types";
+import { fill, get, type Problem } from "../api/api";
+import { commandOf } from "../words/command";
+import { Action } from "../parts/dialog";
+import { count, middle, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Notices, isStale } from "../parts/notices";
+import { link } from "../navigation/route";
+import { Table } from "../parts/table";
+import { Foreign } from "../parts/text";
 import { Change, useFirst, type Plan } from "./change";
 import { Numbered } from "./numbered";
 import {

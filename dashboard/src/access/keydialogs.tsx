@@ -1,10 +1,10 @@
 // What is done to a key of the HTTP API.
 import { useState } from "preact/hooks";
-import type { KeyMade, KeyRow, Role } from "../api.types";
-import { ApiError, fill, get } from "../api";
-import { clusterNow, showTime } from "../clock";
-import { commandOf } from "../command";
-import { middle, visible } from "../format";
+import type { KeyMade, KeyRow, Role } from "../api/api.types";
+import { ApiError, fill, get } from "../api/api";
+import { clusterNow, showTime } from "../api/clock";
+import { commandOf } from "../words/command";
+import { middle, visible } from "../words/format";
 import { Change, useFirst, type Plan } from "./change";
 import { addKey, overlaps, rotateKey } from "./peoplewords";
 import { RoleFields, type Made } from "./persondialogs";

@@ -1,6 +1,6 @@
 // Rules as a text with the numbers of its lines; mistakes stand at their lines.
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { count, plural, visible } from "../format";
+import { count, plural, visible } from "../words/format";
 import type { Mistake } from "./words";
 
 interface NumberedProps {

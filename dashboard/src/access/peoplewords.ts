@@ -1,7 +1,7 @@
 // People and keys in words: how many there are, what a change gives, and the command that makes the same change.
-import type { KeyRow, NewKey, PersonRow, Role } from "../api.types";
-import { commandOf, type Options } from "../command";
-import { plural } from "../format";
+import type { KeyRow, NewKey, PersonRow, Role } from "../api/api.types";
+import { commandOf, type Options } from "../words/command";
+import { plural } from "../words/format";
 
 export const roles: Role[] = ["viewer", "operator", "administrator"];
 export const roleSays: Record<Role, string> = {

@@ -1,11 +1,11 @@
 // What is done to a person who signs in at the dashboard and the HTTP API.
 import { useState } from "preact/hooks";
-import type { PersonMade, PersonRow, Role } from "../api.types";
-import { fill, get } from "../api";
-import { commandOf } from "../command";
-import { middle, visible } from "../format";
-import { me } from "../session";
-import { isLongEnough, shortest } from "../signin";
+import type { PersonMade, PersonRow, Role } from "../api/api.types";
+import { fill, get } from "../api/api";
+import { commandOf } from "../words/command";
+import { middle, visible } from "../words/format";
+import { me } from "../api/session";
+import { isLongEnough, shortest } from "../parts/signin";
 import { Change, useFirst, type Plan } from "./change";
 import {
   addPerson,

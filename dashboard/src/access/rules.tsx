@@ -1,13 +1,13 @@
 // The rules for everybody: read with the numbers of their lines, and replaced as a whole if nobody else has changed them meanwhile.
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import type { AccessRules } from "../api.types";
-import { get } from "../api";
-import { commandOf } from "../command";
-import { Action } from "../dialog";
-import { count, plural, visible } from "../format";
-import { Empty, Notices } from "../notices";
-import { usePolled } from "../poll";
+import type { AccessRules } from "../api/api.types";
+import { get } from "../api/api";
+import { commandOf } from "../words/command";
+import { Action } from "../parts/dialog";
+import { count, plural, visible } from "../words/format";
+import { Empty, Notices } from "../parts/notices";
+import { usePolled } from "../api/poll";
 import { Change, WhatItDoes, useDryRun, type Plan } from "./change";
 import { Numbered } from "./numbered";
 import { difference, etag, linesOf, mistakesOf, type Difference } from "./words";

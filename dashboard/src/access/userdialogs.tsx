@@ -1,9 +1,9 @@
 // What is done to a user of MQTT clients.
 import { useState } from "preact/hooks";
-import type { AccessGroup, AccessUser, AccessUserMade } from "../api.types";
-import { fill, get, type Problem } from "../api";
-import { commandOf } from "../command";
-import { middle, visible } from "../format";
+import type { AccessGroup, AccessUser, AccessUserMade } from "../api/api.types";
+import { fill, get, type Problem } from "../api/api";
+import { commandOf } from "../words/command";
+import { middle, visible } from "../words/format";
 import { Change, useFirst, type Plan } from "./change";
 import { Numbered } from "./numbered";
 import {

@@ -1,16 +1,16 @@
 // The users that MQTT clients log in as.
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { AccessUser, Proof } from "../api.types";
-import { get } from "../api";
-import { commandOf } from "../command";
-import { Action } from "../dialog";
-import { count, middle, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Notices, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link, replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { Foreign, Moment, State } from "../text";
+import type { AccessUser, Proof } from "../api/api.types";
+import { get } from "../api/api";
+import { commandOf } from "../words/command";
+import { Action } from "../parts/dialog";
+import { count, middle, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Notices, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { Foreign, Moment, State } from "../parts/text";
 import { allGroups } from "./groups";
 import { AddUser, UserDeedDialog, unlessReachable, type UserDeed } from "./userdialogs";
 

@@ -1,8 +1,8 @@
 // Users, groups and rules in words: how current a node's copy is, what a change would do, and the command that makes the same change.
-import type { AccessEffects, AccessGroup, AccessStatus, AccessUser } from "../api.types";
-import type { Problem } from "../api";
-import { commandOf, type Options } from "../command";
-import { duration, plural } from "../format";
+import type { AccessEffects, AccessGroup, AccessStatus, AccessUser } from "../api/api.types";
+import type { Problem } from "../api/api";
+import { commandOf, type Options } from "../words/command";
+import { duration, plural } from "../words/format";
 
 /** How many records the asked node has, and whether its copy is current. */
 export function standing({ users, groups, standing: is, stale_s: stale }: AccessStatus): string {

@@ -1,16 +1,16 @@
 // Who may log in, and what may they do?
 import { useState } from "preact/hooks";
-import { get } from "../api";
-import { commandOf } from "../command";
+import { get } from "../api/api";
+import { commandOf } from "../words/command";
 import { GroupList } from "../access/groups";
 import { Rules } from "../access/rules";
 import { UserList, filters } from "../access/users";
 import { Secret } from "../access/change";
 import { standing } from "../access/words";
-import { count } from "../format";
-import { Head, Told } from "../notices";
-import { usePolled } from "../poll";
-import { link, route } from "../route";
+import { count } from "../words/format";
+import { Head, Told } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, route } from "../navigation/route";
 
 const tabs = ["users", "groups", "rules"] as const;
 type Tab = (typeof tabs)[number];

@@ -1,14 +1,14 @@
 // What should a person see to?
-import type { Alarm } from "../api.types";
-import { get, missingOf } from "../api";
-import { commandOf } from "../command";
-import { plural, visible, words } from "../format";
-import { EventList } from "../eventlist";
-import { Empty, Failed, Head, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link } from "../route";
-import { Table } from "../table";
-import { Moment, State } from "../text";
+import type { Alarm } from "../api/api.types";
+import { get, missingOf } from "../api/api";
+import { commandOf } from "../words/command";
+import { plural, visible, words } from "../words/format";
+import { EventList } from "../parts/eventlist";
+import { Empty, Failed, Head, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link } from "../navigation/route";
+import { Table } from "../parts/table";
+import { Moment, State } from "../parts/text";
 
 const keyOf = (row: Alarm) => `${row.name} ${row.node} ${row.subject}`;
 

@@ -1,7 +1,7 @@
 // Who has changed what, from where, and when?
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { AuditHead, AuditRow } from "../api.types";
-import { ApiError, apiUrl, fill, firstLines, get } from "../api";
+import type { AuditHead, AuditRow } from "../api/api.types";
+import { ApiError, apiUrl, fill, firstLines, get } from "../api/api";
 import { Copy } from "../access/change";
 import {
   actions,
@@ -16,18 +16,18 @@ import {
   targetLink,
   told,
 } from "../access/auditwords";
-import { clusterNow, second, showTime } from "../clock";
-import { commandOf } from "../command";
-import { middle, unknown, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Head, Notices, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { zone } from "../preferences";
-import { link, replaceParameters, route } from "../route";
-import { mayAudit, me } from "../session";
-import { askToSignIn } from "../signin";
-import { Table } from "../table";
-import { Foreign, Moment } from "../text";
+import { clusterNow, second, showTime } from "../api/clock";
+import { commandOf } from "../words/command";
+import { middle, unknown, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Head, Notices, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { zone } from "../navigation/preferences";
+import { link, replaceParameters, route } from "../navigation/route";
+import { mayAudit, me } from "../api/session";
+import { askToSignIn } from "../parts/signin";
+import { Table } from "../parts/table";
+import { Foreign, Moment } from "../parts/text";
 
 export function AuditPage() {
   return mayAudit() ? <Audit /> : <NoRight />;

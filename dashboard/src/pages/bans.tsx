@@ -1,15 +1,15 @@
 // Who is out?
 import { useState } from "preact/hooks";
-import type { Ban } from "../api.types";
-import { get, post, problemOf, remove, type Problem } from "../api";
-import { commandOf } from "../command";
-import { Action, Confirm } from "../dialog";
-import { middle, plural, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Failed, Head, isStale } from "../notices";
-import { RefusedLogins } from "../refused";
-import { Table } from "../table";
-import { ClientLink, Foreign, Moment } from "../text";
+import type { Ban } from "../api/api.types";
+import { get, post, problemOf, remove, type Problem } from "../api/api";
+import { commandOf } from "../words/command";
+import { Action, Confirm } from "../parts/dialog";
+import { middle, plural, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Failed, Head, isStale } from "../parts/notices";
+import { RefusedLogins } from "../parts/refused";
+import { Table } from "../parts/table";
+import { ClientLink, Foreign, Moment } from "../parts/text";
 
 export function Bans() {
   const bans = usePages<Ban>((after, abort) => get("/bans", { after, limit: 100 }, {}, abort), 10_000, []);

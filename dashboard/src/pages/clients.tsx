@@ -1,19 +1,19 @@
 // Which client do you mean?
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { ClientRow } from "../api.types";
-import { Disconnect, DisconnectAll } from "../actions";
-import { get, missingOf } from "../api";
-import { commandOf } from "../command";
-import { Action } from "../dialog";
-import { count, plural, visible, words } from "../format";
-import { heldBecause, share } from "../held";
-import { Pager, usePages } from "../list";
-import { Empty, Head, Told, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { replaceParameters, route } from "../route";
-import { may } from "../session";
-import { Table } from "../table";
-import { Ago, ClientLink, State } from "../text";
+import type { ClientRow } from "../api/api.types";
+import { Disconnect, DisconnectAll } from "../parts/actions";
+import { get, missingOf } from "../api/api";
+import { commandOf } from "../words/command";
+import { Action } from "../parts/dialog";
+import { count, plural, visible, words } from "../words/format";
+import { heldBecause, share } from "../api/held";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Head, Told, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { replaceParameters, route } from "../navigation/route";
+import { may } from "../api/session";
+import { Table } from "../parts/table";
+import { Ago, ClientLink, State } from "../parts/text";
 
 const filters = ["prefix", "state", "node", "user", "address", "order"] as const;
 

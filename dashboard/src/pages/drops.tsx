@@ -1,20 +1,20 @@
 // What is lost, whose, why?
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { DropRow } from "../api.types";
-import { get, missingOf } from "../api";
-import { Chart } from "../chart";
-import { commandOf } from "../command";
-import { DropTable, dropLines } from "../drops";
-import { count, plural, rate, visible } from "../format";
-import { times } from "../history";
-import { Pager, usePages } from "../list";
-import { Empty, Head, Notices, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { meaning, reasonName, remedy } from "../reasons";
-import { link, replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { ClientLink, Moment, TopicLink } from "../text";
-import { useHistory } from "../usehistory";
+import type { DropRow } from "../api/api.types";
+import { get, missingOf } from "../api/api";
+import { Chart } from "../parts/chart";
+import { commandOf } from "../words/command";
+import { DropTable, dropLines } from "../parts/drops";
+import { count, plural, rate, visible } from "../words/format";
+import { times } from "../api/history";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Head, Notices, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { meaning, reasonName, remedy } from "../words/reasons";
+import { link, replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { ClientLink, Moment, TopicLink } from "../parts/text";
+import { useHistory } from "../api/usehistory";
 
 const fields = ["reason", "client", "topic"] as const;
 

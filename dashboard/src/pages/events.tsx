@@ -1,13 +1,13 @@
 // What has happened, and what happens now?
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get } from "../api";
-import { clusterNow } from "../clock";
-import { commandOf } from "../command";
-import { EventList } from "../eventlist";
-import { visible } from "../format";
-import { Head } from "../notices";
-import { usePolled } from "../poll";
-import { replaceParameters, route } from "../route";
+import { get } from "../api/api";
+import { clusterNow } from "../api/clock";
+import { commandOf } from "../words/command";
+import { EventList } from "../parts/eventlist";
+import { visible } from "../words/format";
+import { Head } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { replaceParameters, route } from "../navigation/route";
 
 const kinds: Record<string, [label: string, types: string]> = {
   clients: ["clients and sessions", "client.connected,client.disconnected,client.refused,session.begun,session.ended"],

@@ -1,13 +1,13 @@
 // Does each shared group keep up, and which of its members does not?
-import type { GroupMember, SharedGroupRow } from "../api.types";
-import { get, missingOf } from "../api";
-import { commandOf } from "../command";
-import { count, middle, plural, unknown, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Head, Notices, isStale } from "../notices";
-import { link, route } from "../route";
-import { Table } from "../table";
-import { ClientLink, Foreign, State, TopicLink } from "../text";
+import type { GroupMember, SharedGroupRow } from "../api/api.types";
+import { get, missingOf } from "../api/api";
+import { commandOf } from "../words/command";
+import { count, middle, plural, unknown, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Head, Notices, isStale } from "../parts/notices";
+import { link, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { ClientLink, Foreign, State, TopicLink } from "../parts/text";
 
 export function Groups() {
   const pages = usePages<SharedGroupRow>(

@@ -1,12 +1,12 @@
 // Is it open?
-import type { ListenerRow } from "../api.types";
-import { get } from "../api";
-import { secondsSince } from "../clock";
-import { count, duration, plural, visible } from "../format";
-import { Head, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { Table } from "../table";
-import { Foreign, State } from "../text";
+import type { ListenerRow } from "../api/api.types";
+import { get } from "../api/api";
+import { secondsSince } from "../api/clock";
+import { count, duration, plural, visible } from "../words/format";
+import { Head, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { Table } from "../parts/table";
+import { Foreign, State } from "../parts/text";
 
 export function Listeners() {
   const listeners = usePolled((abort) => get("/listeners", {}, {}, abort), 10_000, []);

@@ -1,18 +1,18 @@
 // Can I take this one down?
 import { useEffect, useState } from "preact/hooks";
-import type { NodeChange, NodeRow, ShardRow } from "../api.types";
-import { ask, get, missingOf, post, problemOf, remove, type Problem } from "../api";
-import { startedAt } from "../clock";
-import { commandOf } from "../command";
-import { Action, Confirm } from "../dialog";
-import { bytes, count, duration, plural, share, unknown, visible } from "../format";
-import { Failed, Head, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link, route } from "../route";
-import { may } from "../session";
-import { Table } from "../table";
-import { State } from "../text";
-import { useHistory } from "../usehistory";
+import type { NodeChange, NodeRow, ShardRow } from "../api/api.types";
+import { ask, get, missingOf, post, problemOf, remove, type Problem } from "../api/api";
+import { startedAt } from "../api/clock";
+import { commandOf } from "../words/command";
+import { Action, Confirm } from "../parts/dialog";
+import { bytes, count, duration, plural, share, unknown, visible } from "../words/format";
+import { Failed, Head, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, route } from "../navigation/route";
+import { may } from "../api/session";
+import { Table } from "../parts/table";
+import { State } from "../parts/text";
+import { useHistory } from "../api/usehistory";
 
 export function Nodes() {
   const [quick, setQuick] = useState(false);

@@ -1,16 +1,16 @@
 // Do messages reach other systems, and which outlet is behind?
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { OutletFigures, OutletRow } from "../api.types";
-import { ask, fill, get } from "../api";
-import { commandOf } from "../command";
-import { Action, Confirm } from "../dialog";
-import { bytes, count, duration, middle, milliseconds, plural, unknown, visible } from "../format";
-import { Empty, Head, isStale, Told } from "../notices";
-import { usePolled } from "../poll";
-import { link, route } from "../route";
-import { Table } from "../table";
-import { Ago, ClientLink, Fact, Foreign, Moment, State, TopicLink } from "../text";
+import type { OutletFigures, OutletRow } from "../api/api.types";
+import { ask, fill, get } from "../api/api";
+import { commandOf } from "../words/command";
+import { Action, Confirm } from "../parts/dialog";
+import { bytes, count, duration, middle, milliseconds, plural, unknown, visible } from "../words/format";
+import { Empty, Head, isStale, Told } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { Ago, ClientLink, Fact, Foreign, Moment, State, TopicLink } from "../parts/text";
 
 type Change = { row: OutletRow; what: "pause" | "resume" };
 

@@ -1,23 +1,23 @@
 // Is it well, and since when not?
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Health, NodeRow, Stats } from "../api.types";
-import { get, missingOf } from "../api";
-import { Chart, type Line } from "../chart";
-import { heard, offsetMs, showTime, startedAt } from "../clock";
-import { colors } from "../colors";
-import { commandOf } from "../command";
-import { dropLines } from "../drops";
-import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible, words } from "../format";
-import { beginLate, ofNodes, sum, times, worst, type Series } from "../history";
-import type { Mark } from "../marks";
-import { Failed, Head, Partial, isStale } from "../notices";
-import { usePolled, type Polled } from "../poll";
-import { between, type Rates } from "../rates";
-import { link, replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { State } from "../text";
-import { useHistory } from "../usehistory";
-import { useMarks } from "../usemarks";
+import type { Health, NodeRow, Stats } from "../api/api.types";
+import { get, missingOf } from "../api/api";
+import { Chart, type Line } from "../parts/chart";
+import { heard, offsetMs, showTime, startedAt } from "../api/clock";
+import { colors } from "../parts/colors";
+import { commandOf } from "../words/command";
+import { dropLines } from "../parts/drops";
+import { bytes, count, duration, milliseconds, plural, rate, share, unknown, visible, words } from "../words/format";
+import { beginLate, ofNodes, sum, times, worst, type Series } from "../api/history";
+import type { Mark } from "../api/marks";
+import { Failed, Head, Partial, isStale } from "../parts/notices";
+import { usePolled, type Polled } from "../api/poll";
+import { between, type Rates } from "../api/rates";
+import { link, replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { State } from "../parts/text";
+import { useHistory } from "../api/usehistory";
+import { useMarks } from "../api/usemarks";
 
 export function Overview() {
   const stats = usePolled((abort) => get("/stats", {}, {}, abort), 2000, []);

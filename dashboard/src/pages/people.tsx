@@ -1,23 +1,23 @@
 // Who may look at this cluster and change it: people with passwords, and keys of programs.
 import { useState } from "preact/hooks";
-import type { KeyRow, PersonRow } from "../api.types";
-import { get } from "../api";
+import type { KeyRow, PersonRow } from "../api/api.types";
+import { get } from "../api/api";
 import { AddKey, KeyDeedDialog, type KeyDeed } from "../access/keydialogs";
 import { ShownOnce } from "../access/change";
 import { AddPerson, PersonDeedDialog, type Made, type PersonDeed } from "../access/persondialogs";
 import { hasEnded, inWords } from "../access/peoplewords";
 import { isReachable } from "../access/words";
-import { clusterNow } from "../clock";
-import { commandOf } from "../command";
-import { Action } from "../dialog";
-import { middle, unknown, visible } from "../format";
-import { Empty, Head, Told, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link } from "../route";
-import { may, me } from "../session";
-import { accountOpen, askToSignIn } from "../signin";
-import { Table } from "../table";
-import { Foreign, Moment, State } from "../text";
+import { clusterNow } from "../api/clock";
+import { commandOf } from "../words/command";
+import { Action } from "../parts/dialog";
+import { middle, unknown, visible } from "../words/format";
+import { Empty, Head, Told, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link } from "../navigation/route";
+import { may, me } from "../api/session";
+import { accountOpen, askToSignIn } from "../parts/signin";
+import { Table } from "../parts/table";
+import { Foreign, Moment, State } from "../parts/text";
 
 /** People, and keys, that the page lists at most. */
 const most = 500;

@@ -1,21 +1,21 @@
 // What goes on inside the process of a node?
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { CpuProfile, MemoryProfile } from "../api.types";
-import { ask, fill, get, problemOf, type Problem } from "../api";
-import { second } from "../clock";
-import { commandOf } from "../command";
-import { Action } from "../dialog";
-import { bytes, count, milliseconds, plural, rate, share, unknown, visible, words } from "../format";
-import { Empty, Failed, Head, isStale } from "../notices";
-import { usePolled } from "../poll";
+import type { CpuProfile, MemoryProfile } from "../api/api.types";
+import { ask, fill, get, problemOf, type Problem } from "../api/api";
+import { second } from "../api/clock";
+import { commandOf } from "../words/command";
+import { Action } from "../parts/dialog";
+import { bytes, count, milliseconds, plural, rate, share, unknown, visible, words } from "../words/format";
+import { Empty, Failed, Head, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
 import { flameGraph, functionsOf, stacksOf, svgOf, ROW, WIDTH, type Stack } from "../profile/flame";
 import { compressed, pprofOf } from "../profile/pprof";
 import { before, secondsBetween, structures, sumOf, usesBetween, type ThreadUse } from "../profile/usage";
-import { link, route } from "../route";
-import { may, me } from "../session";
-import { askToSignIn } from "../signin";
-import { Table } from "../table";
-import { Bar } from "../text";
+import { link, route } from "../navigation/route";
+import { may, me } from "../api/session";
+import { askToSignIn } from "../parts/signin";
+import { Table } from "../parts/table";
+import { Bar } from "../parts/text";
 
 /** Functions that are listed. */
 const LISTED = 20;

@@ -1,15 +1,15 @@
 // Who is behind?
 import { useState } from "preact/hooks";
-import { EmptyQueue } from "../actions";
-import { get, missingOf } from "../api";
-import { Action } from "../dialog";
-import { bytes, count, duration, middle, plural, rate, unknown, visible } from "../format";
-import { Empty, Head, Partial, Told, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link, replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { Ago, Bar, ClientLink, Moment } from "../text";
-import type { QueueRow } from "../api.types";
+import { EmptyQueue } from "../parts/actions";
+import { get, missingOf } from "../api/api";
+import { Action } from "../parts/dialog";
+import { bytes, count, duration, middle, plural, rate, unknown, visible } from "../words/format";
+import { Empty, Head, Partial, Told, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { Ago, Bar, ClientLink, Moment } from "../parts/text";
+import type { QueueRow } from "../api/api.types";
 
 const rankings = { messages: "most messages", bytes: "most bytes", age: "oldest message" } as const;
 

@@ -1,17 +1,17 @@
 // What will a new subscriber see?
 import { useEffect, useState } from "preact/hooks";
-import type { Counts, Message, RetainedLevelRow, RetainedRow } from "../api.types";
-import { get, missingOf, problemOf, remove, type Problem } from "../api";
-import { BranchActions } from "../branchactions";
-import { Action } from "../dialog";
-import { bytes, count, plural, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Failed, Head, Notices, Partial, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { replaceParameters, route } from "../route";
-import { may } from "../session";
-import { Table } from "../table";
-import { Fact, Foreign, Moment } from "../text";
+import type { Counts, Message, RetainedLevelRow, RetainedRow } from "../api/api.types";
+import { get, missingOf, problemOf, remove, type Problem } from "../api/api";
+import { BranchActions } from "../parts/branchactions";
+import { Action } from "../parts/dialog";
+import { bytes, count, plural, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Failed, Head, Notices, Partial, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { replaceParameters, route } from "../navigation/route";
+import { may } from "../api/session";
+import { Table } from "../parts/table";
+import { Fact, Foreign, Moment } from "../parts/text";
 
 export function Retained() {
   const { filter = "", topic } = route.value.parameters;

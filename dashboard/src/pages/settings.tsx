@@ -1,13 +1,13 @@
 // What counts?
 import { useState } from "preact/hooks";
-import { get } from "../api";
-import { commandOf } from "../command";
-import { count, plural, visible } from "../format";
-import { Empty, Head, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { State } from "../text";
+import { get } from "../api/api";
+import { commandOf } from "../words/command";
+import { count, plural, visible } from "../words/format";
+import { Empty, Head, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { State } from "../parts/text";
 
 export function Settings() {
   const settings = usePolled((abort) => get("/settings", {}, {}, abort), 600_000, []);

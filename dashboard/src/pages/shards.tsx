@@ -1,22 +1,22 @@
 // Is load spread, and what does the balancer do?
 import { useEffect, useState } from "preact/hooks";
-import type { NodeId, ShardRow, SplitStatus } from "../api.types";
-import { get, missingOf, post } from "../api";
-import { half, led, nameOf, outcome, undoneFor, type Begun } from "../begun";
-import { Chart } from "../chart";
-import { colors } from "../colors";
-import { commandOf } from "../command";
-import { Action, Confirm } from "../dialog";
-import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../format";
-import { ofNodes, times, worst } from "../history";
-import type { Mark } from "../marks";
-import { Empty, Failed, Head, Told, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link, route } from "../route";
-import { Table } from "../table";
-import { Fact, State } from "../text";
-import { useHistory, useShardHistory } from "../usehistory";
-import { useMarks } from "../usemarks";
+import type { NodeId, ShardRow, SplitStatus } from "../api/api.types";
+import { get, missingOf, post } from "../api/api";
+import { half, led, nameOf, outcome, undoneFor, type Begun } from "../api/begun";
+import { Chart } from "../parts/chart";
+import { colors } from "../parts/colors";
+import { commandOf } from "../words/command";
+import { Action, Confirm } from "../parts/dialog";
+import { bytes, count, duration, middle, plural, share, unknown, visible, words } from "../words/format";
+import { ofNodes, times, worst } from "../api/history";
+import type { Mark } from "../api/marks";
+import { Empty, Failed, Head, Told, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { Fact, State } from "../parts/text";
+import { useHistory, useShardHistory } from "../api/usehistory";
+import { useMarks } from "../api/usemarks";
 
 /** The stores whose shards are split by slots. */
 const stores = ["inbox", "session", "retain"] as const;

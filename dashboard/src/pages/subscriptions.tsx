@@ -1,14 +1,14 @@
 // Who wants what?
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { SubscriptionRow } from "../api.types";
-import { get, missingOf } from "../api";
-import { commandOf } from "../command";
-import { middle, plural, visible } from "../format";
-import { Pager, usePages } from "../list";
-import { Empty, Head, isStale } from "../notices";
-import { replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { ClientLink, Foreign } from "../text";
+import type { SubscriptionRow } from "../api/api.types";
+import { get, missingOf } from "../api/api";
+import { commandOf } from "../words/command";
+import { middle, plural, visible } from "../words/format";
+import { Pager, usePages } from "../parts/list";
+import { Empty, Head, isStale } from "../parts/notices";
+import { replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { ClientLink, Foreign } from "../parts/text";
 
 export function Subscriptions() {
   const { prefix = "" } = route.value.parameters;

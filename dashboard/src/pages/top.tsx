@@ -1,12 +1,12 @@
 // Who is busy, and who is slow?
-import type { BusyClient, BusyTopic } from "../api.types";
-import { get, missingOf } from "../api";
-import { bytes, milliseconds, rate, visible } from "../format";
-import { Empty, Head, isStale } from "../notices";
-import { usePolled } from "../poll";
-import { link, replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { ClientLink, TopicLink } from "../text";
+import type { BusyClient, BusyTopic } from "../api/api.types";
+import { get, missingOf } from "../api/api";
+import { bytes, milliseconds, rate, visible } from "../words/format";
+import { Empty, Head, isStale } from "../parts/notices";
+import { usePolled } from "../api/poll";
+import { link, replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { ClientLink, TopicLink } from "../parts/text";
 
 const measures = { messages: "messages", bytes: "bytes" } as const;
 const most = 10;

@@ -1,14 +1,14 @@
 // Who gets this topic, and why not the others?
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Match, MatchRequest, Receiver, Verdict } from "../api.types";
-import { post, problemOf, type Problem } from "../api";
-import { commandOf } from "../command";
-import { count, middle, plural, visible, words } from "../format";
-import { Empty, Failed, Head, Partial } from "../notices";
-import { reasonName } from "../reasons";
-import { link, replaceParameters, route } from "../route";
-import { Table } from "../table";
-import { ClientLink, Foreign, State } from "../text";
+import type { Match, MatchRequest, Receiver, Verdict } from "../api/api.types";
+import { post, problemOf, type Problem } from "../api/api";
+import { commandOf } from "../words/command";
+import { count, middle, plural, visible, words } from "../words/format";
+import { Empty, Failed, Head, Partial } from "../parts/notices";
+import { reasonName } from "../words/reasons";
+import { link, replaceParameters, route } from "../navigation/route";
+import { Table } from "../parts/table";
+import { ClientLink, Foreign, State } from "../parts/text";
 
 const fields = ["topic", "qos", "from", "user", "why"] as const;
 const most = 500;

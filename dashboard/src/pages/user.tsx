@@ -1,21 +1,21 @@
 // Who is this user, and what may it do?
 import { useState } from "preact/hooks";
-import type { AccessGroup, AccessUser, AclAnswer } from "../api.types";
-import { ApiError, get, missingOf, post, problemOf, type Problem } from "../api";
-import { commandOf } from "../command";
+import type { AccessGroup, AccessUser, AclAnswer } from "../api/api.types";
+import { ApiError, get, missingOf, post, problemOf, type Problem } from "../api/api";
+import { commandOf } from "../words/command";
 import { Secret } from "../access/change";
 import { allGroups } from "../access/groups";
 import { UserDeedDialog, unlessReachable, type UserDeed } from "../access/userdialogs";
 import { Enabled, proofsOf } from "../access/users";
 import { isReachable, rulesOf, type RuleOf } from "../access/words";
-import { Action } from "../dialog";
-import { count, middle, plural, visible, words } from "../format";
-import { Empty, Failed, Head, Partial, Told, isStale } from "../notices";
-import { usePolled, type Polled } from "../poll";
-import { link, route } from "../route";
-import { mayAudit } from "../session";
-import { Table } from "../table";
-import { Fact, Foreign, Moment, State } from "../text";
+import { Action } from "../parts/dialog";
+import { count, middle, plural, visible, words } from "../words/format";
+import { Empty, Failed, Head, Partial, Told, isStale } from "../parts/notices";
+import { usePolled, type Polled } from "../api/poll";
+import { link, route } from "../navigation/route";
+import { mayAudit } from "../api/session";
+import { Table } from "../parts/table";
+import { Fact, Foreign, Moment, State } from "../parts/text";
 
 interface Found {
   user: AccessUser;

@@ -1,6 +1,6 @@
 // A CPU profile as functions below the functions that called them, as a flame graph, and as a list.
-import type { CpuProfile } from "../api.types";
-import { plural } from "../format";
+import type { CpuProfile } from "../api/api.types";
+import { plural } from "../words/format";
 
 /** A stack of functions, the outermost first, and how often it was seen. */
 export interface Stack {

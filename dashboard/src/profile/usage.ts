@@ -1,5 +1,5 @@
 // What threads have used between two answers of a node, and what takes its memory.
-import type { MemoryProfile, MemoryRow, ThreadsUsage, ThreadUsageRow, TurnTimes } from "../api.types";
+import type { MemoryProfile, MemoryRow, ThreadsUsage, ThreadUsageRow, TurnTimes } from "../api/api.types";
 
 export interface ThreadUse {
   id: number;

@@ -1,8 +1,8 @@
 // Pages of a list: the cursors of those that were passed are kept, so that back works.
 import { useEffect, useState } from "preact/hooks";
-import { usePolled, type Polled } from "./poll";
-import { back, forward } from "./cursors";
-import { plural } from "./format";
+import { usePolled, type Polled } from "../api/poll";
+import { back, forward } from "../api/cursors";
+import { plural } from "../words/format";
 
 export interface Page<Row> {
   items: Row[];

@@ -1,9 +1,9 @@
 // One box for everything: a client by its identifier or how it begins, a topic, a node, a page.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, get, post } from "./api";
-import { middle, visible } from "./format";
-import { pages } from "./pages";
-import { link } from "./route";
+import { ApiError, get, post } from "../api/api";
+import { middle, visible } from "../words/format";
+import { pages } from "../navigation/pages";
+import { link } from "../navigation/route";
 
 interface Found {
   kind: string;

@@ -3,10 +3,10 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { Dialog } from "./dialog";
-import { plural, bytes, count, middle, milliseconds, rate, share, tick, time, unknown, visible } from "./format";
-import { stack, type Values } from "./history";
-import type { Mark } from "./marks";
-import { theme, zone } from "./preferences";
+import { plural, bytes, count, middle, milliseconds, rate, share, tick, time, unknown, visible } from "../words/format";
+import { stack, type Values } from "../api/history";
+import type { Mark } from "../api/marks";
+import { theme, zone } from "../navigation/preferences";
 import { decades, follow, type Scale } from "./scale";
 
 export interface Line {

@@ -1,10 +1,10 @@
 // Asking before something is done. The button names the deed; Enter never confirms what deletes.
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { problemOf, type Problem } from "./api";
-import { visible } from "./format";
+import { problemOf, type Problem } from "../api/api";
+import { visible } from "../words/format";
 import { Failed } from "./notices";
-import { may, type Role } from "./session";
+import { may, type Role } from "../api/session";
 
 interface DialogProps {
   title: string;

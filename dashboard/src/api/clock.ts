@@ -1,7 +1,7 @@
 // The time of the cluster, as far as its answers tell it; ages count from it, not from the viewer's clock.
 import { signal } from "@preact/signals";
-import { time, unknown } from "./format";
-import { zone } from "./preferences";
+import { time, unknown } from "../words/format";
+import { zone } from "../navigation/preferences";
 
 /** The cluster's time less that of this browser. */
 export const offsetMs = signal(0);

@@ -1,9 +1,9 @@
 // A branch of the tree of retained messages: how many messages it has, and their removal.
 import { useEffect, useState } from "preact/hooks";
-import { get, problemOf, remove, type Problem } from "./api";
-import { branchOf, type Branch } from "./branch";
+import { get, problemOf, remove, type Problem } from "../api/api";
+import { branchOf, type Branch } from "../navigation/branch";
 import { Action, Confirm } from "./dialog";
-import { count, middle, plural, visible } from "./format";
+import { count, middle, plural, visible } from "../words/format";
 import { Failed } from "./notices";
 
 const load = (filter: string, after: string | undefined) => get("/retained", { filter, after, limit: 500 });

@@ -1,6 +1,6 @@
 // What has happened to nodes in the last hour, to be marked in charts.
 import { apiUrl, ApiError } from "./api";
-import { visible, words } from "./format";
+import { visible, words } from "../words/format";
 import type { LiveEvent } from "./events";
 
 export interface Mark {

@@ -1,10 +1,10 @@
 // Who was not let in, and why? For operators: the cause tells which users there are.
-import type { RefusedLoginsRow } from "./api.types";
-import { get } from "./api";
-import { count, middle, visible, words } from "./format";
+import type { RefusedLoginsRow } from "../api/api.types";
+import { get } from "../api/api";
+import { count, middle, visible, words } from "../words/format";
 import { Empty, Failed, isStale } from "./notices";
-import { usePolled } from "./poll";
-import { may } from "./session";
+import { usePolled } from "../api/poll";
+import { may } from "../api/session";
 import { Table } from "./table";
 import { ClientLink, Foreign, Moment } from "./text";
 

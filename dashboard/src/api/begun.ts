@@ -1,7 +1,7 @@
 // What an operator has begun on a shard, and what the shards say of it since. A transfer or a split is done once it is
 // seen: the broker's answer says only that it was begun.
 import type { NodeId, ShardRow } from "./api.types";
-import { plural, visible } from "./format";
+import { plural, visible } from "../words/format";
 
 export interface Begun {
   what: "transfer" | "split";

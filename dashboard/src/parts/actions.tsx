@@ -1,8 +1,8 @@
 // What is done to a client or its queue from more than one page.
-import { ApiError, post, type Problem } from "./api";
+import { ApiError, post, type Problem } from "../api/api";
 import { Confirm } from "./dialog";
-import { middle, plural, visible } from "./format";
-import { link } from "./route";
+import { middle, plural, visible } from "../words/format";
+import { link } from "../navigation/route";
 
 export async function actOn(id: string, action: "disconnect" | "end_session" | "empty_queue") {
   const [result] = await post("/actions", { action, client_ids: [id] }, undefined, undefined, { budget_ms: 5000 });

@@ -1,8 +1,8 @@
 // Words and figures on a page: identifiers, moments, states, links.
 import type { ComponentChildren } from "preact";
-import { second, secondsSince, showTime } from "./clock";
-import { duration, middle, unknown, visible, words } from "./format";
-import { link } from "./route";
+import { second, secondsSince, showTime } from "../api/clock";
+import { duration, middle, unknown, visible, words } from "../words/format";
+import { link } from "../navigation/route";
 
 /** An identifier, topic or filter: foreign text, cut in the middle; `y` copies the whole. */
 export function Foreign({ text, most = 36, href }: { text: string; most?: number; href?: string }) {

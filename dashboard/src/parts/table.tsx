@@ -1,8 +1,8 @@
 // A table whose columns keep their widths: text begins its column, figures end it.
 import type { ComponentChildren, Key } from "preact";
 import { useState } from "preact/hooks";
-import { clicked, ordered, type Order, type Sortable } from "./order";
-import { hiddenColumns } from "./preferences";
+import { clicked, ordered, type Order, type Sortable } from "../words/order";
+import { hiddenColumns } from "../navigation/preferences";
 
 export interface Column<Row> {
   head: string;

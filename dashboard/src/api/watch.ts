@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { apiUrl, fill, fitsPath } from "./api";
 import type { ClientRates } from "./api.types";
 import { whileSeen } from "./events";
-import { bytes, rate, unknown } from "./format";
+import { bytes, rate, unknown } from "../words/format";
 
 const retryMs = 10_000;
 

@@ -1,11 +1,11 @@
 // Rows of dropped messages, wherever they are listed.
-import type { DropRow } from "./api.types";
+import type { DropRow } from "../api/api.types";
 import type { Line } from "./chart";
-import { bytes, visible } from "./format";
-import { byReason, sum, type Series } from "./history";
+import { bytes, visible } from "../words/format";
+import { byReason, sum, type Series } from "../api/history";
 import { Table, type Column } from "./table";
 import { ClientLink, Moment, TopicLink } from "./text";
-import { meaning, reasonName } from "./reasons";
+import { meaning, reasonName } from "../words/reasons";
 
 export function DropTable({ rows, stale, of }: { rows: DropRow[]; stale?: boolean; of?: "client" }) {
   const columns: (Column<DropRow> | false)[] = [

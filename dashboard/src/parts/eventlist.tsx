@@ -1,7 +1,7 @@
-import { showTime } from "./clock";
-import { plural, visible, words } from "./format";
+import { showTime } from "../api/clock";
+import { plural, visible, words } from "../words/format";
 import { Empty } from "./notices";
-import { useEvents } from "./events";
+import { useEvents } from "../api/events";
 import { Table } from "./table";
 import { ClientLink, TopicLink } from "./text";
 

@@ -1,11 +1,11 @@
 // Dialogs of who signs in: the first administrator, a login, another password, and who is signed in.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, problemOf, type Problem } from "./api";
-import { showTime } from "./clock";
-import { commandOf, quote } from "./command";
+import { get, problemOf, type Problem } from "../api/api";
+import { showTime } from "../api/clock";
+import { commandOf, quote } from "../words/command";
 import { Dialog } from "./dialog";
-import { middle, visible } from "./format";
+import { middle, visible } from "../words/format";
 import { Failed } from "./notices";
 import {
   becomeFirst,
@@ -17,8 +17,8 @@ import {
   signedOut,
   signIn,
   signOut,
-} from "./session";
-import { AsCommand } from "./access/change";
+} from "../api/session";
+import { AsCommand } from "../access/change";
 
 /** Characters of the shortest password of a person, as the API has it. */
 export const shortest = 12;

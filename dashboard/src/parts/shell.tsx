@@ -1,18 +1,18 @@
 // What stands around every page: menu, search, who is signed in, help.
 import { signal } from "@preact/signals";
-import { usedAt } from "./api";
-import { clusterNow, offsetMs, second, showTime } from "./clock";
+import { usedAt } from "../api/api";
+import { clusterNow, offsetMs, second, showTime } from "../api/clock";
 import { Dialog } from "./dialog";
-import { ending } from "./ending";
-import { visible } from "./format";
+import { ending } from "../api/ending";
+import { visible } from "../words/format";
 import { again, helpOpen } from "./keys";
 import { Empty, Head } from "./notices";
-import { pageOf, pages } from "./pages";
-import { paused } from "./poll";
-import { keysOn, theme, zone, type Theme } from "./preferences";
-import { link, route } from "./route";
+import { pageOf, pages } from "../navigation/pages";
+import { paused } from "../api/poll";
+import { keysOn, theme, zone, type Theme } from "../navigation/preferences";
+import { link, route } from "../navigation/route";
 import { Search } from "./search";
-import { lookWhoIsSignedIn, me, signOut, signedOut } from "./session";
+import { lookWhoIsSignedIn, me, signOut, signedOut } from "../api/session";
 import { Account, FirstBanner, MustChange, SignIn, accountOpen, askToSignIn } from "./signin";
 
 const menuOpen = signal(false);

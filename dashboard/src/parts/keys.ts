@@ -1,8 +1,8 @@
 // Keys for those who like them. None works in a field or with Ctrl or Alt, and none changes anything at once.
-import { keysOn } from "./preferences";
-import { paused } from "./poll";
-import { pages } from "./pages";
-import { go } from "./route";
+import { keysOn } from "../navigation/preferences";
+import { paused } from "../api/poll";
+import { pages } from "../navigation/pages";
+import { go } from "../navigation/route";
 import { signal } from "@preact/signals";
 
 export const helpOpen = signal(false);

@@ -1,13 +1,13 @@
 // The head of a page, and below it what is wrong with what it shows.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { Missing } from "./api.types";
-import { apiUrl, missingOf, type Problem } from "./api";
-import { second } from "./clock";
-import { json, quote } from "./command";
-import { duration, time, visible, words } from "./format";
-import { paused, type Polled } from "./poll";
-import { zone } from "./preferences";
+import type { Missing } from "../api/api.types";
+import { apiUrl, missingOf, type Problem } from "../api/api";
+import { second } from "../api/clock";
+import { json, quote } from "../words/command";
+import { duration, time, visible, words } from "../words/format";
+import { paused, type Polled } from "../api/poll";
+import { zone } from "../navigation/preferences";
 
 interface HeadProps {
   title: string;

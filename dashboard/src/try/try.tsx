@@ -5,14 +5,14 @@ import type { ComponentChildren } from "preact";
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
-import type { ListenerRow, Match } from "./api.types";
-import { get, post, problemOf } from "./api";
-import { reasonWords, returnWords } from "./codes";
-import { count, plural, time, visible } from "./format";
-import { base64, bytesOf, shown, type Form } from "./payload";
-import { zone } from "./preferences";
-import { lookWhoIsSignedIn, may, me } from "./session";
-import { State } from "./text";
+import type { ListenerRow, Match } from "../api/api.types";
+import { get, post, problemOf } from "../api/api";
+import { reasonWords, returnWords } from "../words/codes";
+import { count, plural, time, visible } from "../words/format";
+import { base64, bytesOf, shown, type Form } from "../words/payload";
+import { zone } from "../navigation/preferences";
+import { lookWhoIsSignedIn, may, me } from "../api/session";
+import { State } from "../parts/text";
 
 type Packet = { cmd: string; [field: string]: unknown };
 

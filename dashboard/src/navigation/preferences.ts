@@ -1,6 +1,6 @@
 // What the browser keeps: theme, zone, whether keys work and the columns of tables that are hidden. Nothing else.
 import { effect, signal } from "@preact/signals";
-import type { Zone } from "./format";
+import type { Zone } from "../words/format";
 
 export type Theme = "system" | "light" | "dark";
 
