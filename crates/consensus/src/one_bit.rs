@@ -127,7 +127,7 @@ impl FlippedBits {
             open.sync()?;
         }
         for finding in self.findings(folder) {
-            tracing::warn!("a bit of the log was flipped, and is flipped back: {finding}");
+            tracing::warn!("the log was damaged in one bit, which is flipped back: {finding}");
         }
         Ok(())
     }
