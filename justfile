@@ -10,6 +10,7 @@ fix:
     cargo fmt --all
     UPDATE_GENERATED=1 cargo test --quiet -p herald-config -p herald-broker
     cargo run --quiet -p xtask -- conformance
+    cargo run --quiet -p xtask -- limits --page
     packaging/helm/render
 
 # Rust tests; arguments go to cargo.

@@ -29,6 +29,9 @@ const LOGINS: usize = 16;
 const LOGINS_OF_ADDRESS: usize = 4;
 
 /// Streams of a node at once.
+///
+/// Limit: streams of events of a node; events that it keeps | {}, {connection::LONGEST_STREAM} each; {ring::EVENTS},
+/// {events::ring::BYTES:bytes} | 429; the oldest are forgotten, and who reads on behind them learns how many
 pub(crate) const STREAMS: usize = 32;
 
 /// What handlers share.

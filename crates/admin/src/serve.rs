@@ -39,6 +39,9 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 const HEADER_TIME: Duration = Duration::from_secs(5);
 
 /// Time for a request, from its header to the answer.
+///
+/// Limit: the HTTP port | {descriptors::OF_HTTP} connections, or 1/{broker::descriptors::SHARE} of the descriptors,
+/// {HEADER_BYTES} of header, {admin::LARGEST_BODY:bytes} of body, {} a request | wait; 431, 413, 408
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// How long a connection lives, unless its answer is a stream. A request that is under way then has [`REQUEST_TIME`] to end.

@@ -36,6 +36,9 @@ use breaker::Breaker;
 use cache::Cache;
 
 /// Bytes that an answer may have.
+///
+/// Limit: requests to an HTTP authenticator | {authentication.chain.http.maxConcurrent}; {:bytes} of answer | logins
+/// wait, for {authentication.chain.http.timeoutMs}; the login fails
 const MAX_ANSWER: usize = 64 << 10;
 
 /// Bytes that the file with the token may have.

@@ -17,6 +17,8 @@ use base64::{
 use crate::salted_sha::SaltedSha;
 use crate::scram_keys::ScramKeys;
 
+/// Limit: password hashes at once; cost of one | {authentication.hashThreads}; {} KiB, {MAX_ARGON2_PASSES} passes of
+/// argon2id | logins wait; the hash is refused
 const MAX_ARGON2_KIB: u32 = 256 * 1024;
 const MAX_ARGON2_PASSES: u32 = 32;
 const MAX_ARGON2_LANES: u32 = 16;

@@ -22,6 +22,8 @@ use crate::{
 };
 
 /// The longest authentication data that is looked at.
+///
+/// Limit: data of SCRAM | {} | denied
 const MAX_DATA_BYTES: usize = 2_048;
 
 /// Length of the server's nonce before it is encoded.

@@ -14,6 +14,9 @@ use crate::{
 };
 
 /// The largest file that is read: about half a million users.
+///
+/// Limit: files of users, of keys; key sets | {}; {file::MAX_KEY_FILE_BYTES}; {published::MAX_SET_BYTES} and
+/// {jwt::keys::MAX_KEYS} keys | refused; the last key set stays
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The longest name; longer ones do not fit into CONNECT.

@@ -14,6 +14,9 @@ use crate::who::{Condition, Pattern};
 use crate::{Actions, Decision, Effect, Rule, Rules};
 
 /// Rules that a file may have.
+///
+/// Limit: rules | {} in a file of {MAX_FILE_BYTES}; {login::MAX_LOGIN_RULES} with {login::MAX_LOGIN_BYTES} of filters
+/// for a login | refused
 pub const MAX_RULES: usize = 100_000;
 
 /// The longest rule file, in bytes.

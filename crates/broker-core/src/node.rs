@@ -29,6 +29,9 @@ use crate::stats::{BrokerStats, sum};
 const REFUSAL_LINES: u32 = 10;
 
 /// Lines per second about clients that connect, and as many about those that go.
+///
+/// Limit: lines in the log about clients that connect, that go, that are refused | {}, {} and {REFUSAL_LINES} a
+/// second; names of {excerpt::SHOWN:bytes} | counted, the next line says how many
 const CLIENT_LINES: u32 = 20;
 
 /// The state of a node beside its sessions, which belong to their loops.

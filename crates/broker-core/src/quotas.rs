@@ -27,6 +27,9 @@ use hashing::HashMap;
 use mqtt_session::{NEVER_EXPIRES, Pattern, Session, Timestamp, pattern_of};
 
 /// Absent sessions that are remembered. Those beyond it do not count for their users.
+///
+/// Limit: absent sessions of which it is known how many bytes of filters they have | {}, with {LITTLE:bytes} or more
+/// each | further ones do not count for their users
 const ABSENT: usize = 1_000_000;
 
 /// Bytes of absent sessions with fewer do not count.

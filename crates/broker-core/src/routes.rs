@@ -987,6 +987,8 @@ fn receivers(wanted: &Wanted) -> Receivers {
 }
 
 /// Bytes that one loop's cache holds at most, in each of its two halves.
+///
+/// Limit: a loop's match cache | 2 × {} | the older half is forgotten
 const CACHE_BYTES: usize = 16 << 20;
 
 /// One loop's memory of who gets which topic.

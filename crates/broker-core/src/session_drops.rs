@@ -8,6 +8,10 @@ use mqtt_session::{DropReason, Timestamp};
 use crate::drops::{Reason, kept};
 
 /// Sessions that are remembered.
+///
+/// Limit: sessions of which it is known what they have lost; pairs of a subscriber and a publisher that it held back
+/// | {} for each loop and the store; {pairs::PAIRS} | those that lost nothing, or held nobody, for longest are
+/// forgotten
 const SESSIONS: usize = 4_096;
 
 /// How often the log says of one session that its queue is full, in ms.

@@ -9,6 +9,9 @@
 use mqtt_proto::{Frame, PacketType};
 
 /// Units of work, of about a microsecond each, that one client may have done in a turn.
+///
+/// Limit: work for one client in a turn | {} units of about a microsecond, counted: 1,024 messages of QoS 0 or pings,
+/// 32 messages of QoS 1 and 2, about 1,000 filters | the rest in the next turn, behind other clients
 const SHARE: u32 = 2_048;
 
 /// Units that a packet costs at least.

@@ -37,6 +37,9 @@ const ROUND: Duration = Duration::from_secs(5);
 const FAILURES: Duration = Duration::from_millis(500);
 
 /// Messages that wait to be handled.
+///
+/// Limit: messages about bans that wait to be handled; changes in one | {}; {MESSAGE_BYTES} | dropped, and sent again
+/// after a digest, each {ROUND}; the rest follows
 const WAITING: usize = 64;
 
 /// Bytes of changes in one message, about: half of what it may have. One change has less than 64 KiB.

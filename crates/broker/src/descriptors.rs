@@ -46,6 +46,9 @@ const SHARE: u64 = 16;
 const LINKS_SHARE: u64 = 8;
 
 /// Clients have so many places in any case.
+///
+/// Limit: connections of clients | the descriptors of the process less what log, tables, links and HTTP need; {} in
+/// any case | new ones wait in the listener, counted, with an alarm
 const LEAST: u64 = 16;
 
 /// Connections of the HTTP port; for a further one, one that waits is closed.

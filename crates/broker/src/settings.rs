@@ -20,6 +20,11 @@ use store_state::session::OfAnotherUser;
 use store_state::{Limits, QueueLimits, QueueRetention, Retention};
 
 /// One of so many connections may be one that has sent no CONNECT yet.
+///
+/// Limit: connections without CONNECT | 1/{} of {limits.node.connections}, or of the descriptors;
+/// {limits.connection.connectTimeoutMs} each, {limits.connection.handshakeTimeoutMs} of it for handshakes | the
+/// oldest of the address that has most are closed; behind a proxy that has not named its client, each counts alone;
+/// those that have just come are left alone, {broker-core::awaiting::JUST_COME} of a loop at most
 const UNHEARD_SHARE: u64 = 4;
 
 /// So many may be there in any case, lest clients that connect at the same time close each other's

@@ -160,6 +160,8 @@ pub struct Timings {
     /// A connection on which nothing came for this long is closed.
     pub silence: Duration,
     /// A peer that takes no bytes for this long is closed.
+    ///
+    /// Limit: a node that takes no bytes, says nothing | 5 s, 2 s | the connection is given up and dialled again
     pub stall: Duration,
     /// A member that was not heard for this long is suspect.
     pub suspect: Duration,

@@ -338,6 +338,8 @@ options! {
     /// Limits of each network connection.
     pub struct ConnectionLimits {
         /// Rate at which a client is read. More waits, and is not lost. 0: no limit.
+        // Limit: bytes per second, in and out | {limits.connection.bytesPerSecondIn},
+        // {limits.connection.bytesPerSecondOut} | delayed
         live "bytesPerSecondIn" => bytes_per_second_in: Option<NonZero<u64>> = NonZero::new(524_288), unit BytesPerSecond;
         /// Rate at which a client is written to. More waits in its queues. 0: no limit.
         live "bytesPerSecondOut" => bytes_per_second_out: Option<NonZero<u64>> = NonZero::new(524_288), unit BytesPerSecond;
@@ -347,9 +349,16 @@ options! {
         live "receiveMaximum" => receive_maximum: NonZero<u16> = at_least_one(1024);
         /// Messages of QoS 1 and 2 to a client that are in flight at most; the client's Receive
         /// Maximum counts if it is smaller. An outlet has two batches in flight, whatever stands here.
+        // Limit: in flight, out and in | {limits.connection.inflightMaximum}, {limits.connection.receiveMaximum} |
+        // waits (`waits_for` of a client); 0x93
         live "inflightMaximum" => inflight_maximum: NonZero<u16> = at_least_one(128);
         /// Largest packet from a client; a larger one closes the connection with 0x95. At most 32 MB, for a
         /// message goes in one piece to the stores and to other nodes.
+        // Limit: a packet | {limits.connection.maximumPacketSize}, {limits.connection.maximumConnectSize} | 0x95,
+        // judged by the announced length
+        //
+        // Limit: an incomplete packet | {limits.connection.maximumPacketSize},
+        // {limits.connection.maximumConnectSize}, in memory only what has arrived | –
         live "maximumPacketSize" => maximum_packet_size: u32 = 2_097_152, unit Bytes, range SMALLEST_PACKET..=LARGEST_PACKET;
         /// The longest client identifier; a longer one is refused with 0x85 (0x02 before MQTT 5.0). It is written
         /// to the disk about four times for each connection, and kept in memory.
@@ -360,6 +369,7 @@ options! {
         /// Time from opening a connection to its complete CONNECT.
         live "connectTimeoutMs" => connect_timeout: Duration = Duration::from_secs(45), unit Milliseconds, range 1..=U32;
         /// Time from opening a connection to the end of its PROXY, TLS and WebSocket handshakes.
+        // Limit: handshakes of PROXY, TLS and WebSocket | {limits.connection.handshakeTimeoutMs} | closed
         live "handshakeTimeoutMs" => handshake_timeout: Duration = Duration::from_secs(30), unit Milliseconds, range 1..=U32;
         /// How long a full queue of a subscriber may hold back a publisher of QoS 1 and 2 before
         /// `limits.session.queueFull` applies. 0: not at all.
@@ -374,6 +384,7 @@ options! {
     /// Limits of each topic name and topic filter.
     pub struct TopicLimits {
         /// Levels, which are one more than there are `/`.
+        // Limit: a topic name or filter | {limits.topic.length}, {limits.topic.levels} | 0x90, 0x8F
         live "levels" => levels: u16 = 128, range 1..=U16;
         /// Length. A longer topic name is refused with 0x90, a longer topic filter with 0x8F; an alias that is
         /// set to a longer topic name stands for none.
@@ -383,8 +394,16 @@ options! {
     /// Limits of each session.
     pub struct SessionLimits {
         /// Messages queued for a session.
+        // Limit: a session's queue | {limits.session.queueMessages}, {limits.session.queueBytes} | messages of QoS 0
+        // are dropped; publishers are held back, then {limits.session.queueFull} decides
+        //
+        // Limit: a durable session's queue | {limits.session.queueMessages}, {limits.session.queueBytes} | dropped
+        // for this session; with `queueFull: refuse` its publisher is told by 0x97, unless the session has been away
+        // for {limits.session.queueFullAwaySeconds}
         live "queueMessages" => queue_messages: u32 = 10_000, range 1..=U32;
         /// Size of the messages queued for a session.
+        // Limit: messages of QoS 0 that are held until an inbox has given what it kept | those of the session's
+        // queue: {limits.session.queueMessages}, {limits.session.queueBytes} | dropped and counted as there
         live "queueBytes" => queue_bytes: u64 = 16_777_216, unit Bytes, range 1..=u64::MAX;
         /// Which message is dropped for a session whose queue is full: the oldest in it (`dropOldest`) or the
         /// arriving one (`dropNewest`). All others get it, and its publisher is told that it is kept. Each drop is
@@ -415,6 +434,8 @@ options! {
         /// Patterns of `+` in the filters of a session: `a/+` and `b/+` have one, `+/a` and `a/+/+` have
         /// others. A filter with a further one is refused with 0x97: patterns, not filters, are what a message
         /// is compared with.
+        // Limit: patterns of `+` in the filters of a session, and so what they cost a match: one path of the trie for
+        // each | {limits.session.wildcardPatterns} | 0x97
         live "wildcardPatterns" => wildcard_patterns: u32 = 64, range 1..=U32;
         /// Size of the topic filters of all subscriptions; more is refused with 0x97.
         live "subscriptionBytes" => subscription_bytes: u64 = 1_048_576, unit Bytes, range 1..=u64::MAX;
@@ -423,6 +444,9 @@ options! {
     /// Limits of this node as a whole.
     pub struct NodeLimits {
         /// Clients connected at the same time; further ones are refused. 0: as many as file descriptors allow.
+        // Limit: connections, sessions, subscriptions | {limits.node.connections},
+        // {limits.node.connectionsPerSecond}, {limits.node.sessions}, {limits.session.subscriptions} | 0x97;
+        // connections beyond the number of a second wait
         live "connections" => connections: Option<NonZero<u32>>;
         /// Connections accepted per second; further ones wait. 0: no limit.
         live "connectionsPerSecond" => connections_per_second: Option<NonZero<u32>>;
@@ -430,17 +454,25 @@ options! {
         live "sessions" => sessions: u32 = 10_000_000, range 1..=U32;
         /// Size of the topic filters of all clients that are connected to this node, and of the persistent
         /// sessions that are kept on it, connected or not; more is refused with 0x97.
+        // Limit: topic filters of a session; of all connected clients and all inboxes of a node |
+        // {limits.session.subscriptionBytes}, {limits.node.subscriptionBytes}; none while memory is scarce | 0x97
         live "subscriptionBytes" => subscription_bytes: u64 = 1_073_741_824, unit Bytes, range 1..=u64::MAX;
         /// Patterns of `+` in the filters of all sessions that this node knows of, also on other nodes and not
         /// connected: a message is compared with one path of filters for each. A filter with a further one is
         /// refused with 0x97. Filters that come from templates have few.
+        // Limit: patterns of `+` in all filters that a node knows of, also of absent sessions and other nodes |
+        // {limits.node.wildcardPatterns} | 0x97
         live "wildcardPatterns" => wildcard_patterns: u32 = 1_000, range 1..=U32;
         /// What the sessions of one user may have of `subscriptionBytes` and `wildcardPatterns`, connected or
         /// not, in percent; more is refused with 0x97. Anonymous clients have no share. 100: no limit.
+        // Limit: what one user's sessions have of the node's room for filters and patterns, connected or not |
+        // {limits.node.userShare} | 0x97
         live "userShare" => user_share: u8 = 25, range 1..=100;
         /// Memory in use at which the broker stops reading from publishers, and refuses further subscriptions
         /// with 0x97.
         /// 0: 80 % of what the machine or its cgroup has.
+        // Limit: memory | {limits.node.memoryHighWater}, {limits.node.memoryRefuse} | publishers are not read,
+        // subscriptions are refused, retained messages wait; connections are refused
         live "memoryHighWater" => memory_high_water: Option<NonZero<u64>>, unit Bytes;
         /// Memory in use at which new connections are refused with 0x97 (3.1.1: 3); not below
         /// `memoryHighWater`. 0: 90 % of what the machine or its cgroup has.
@@ -450,6 +482,7 @@ options! {
         /// class, then of `clientClasses` from the last to the first. 0: no limit.
         live "queuedBytes" => queued_bytes: Option<NonZero<u64>>, unit Bytes;
         /// Drops that the drop list remembers; older ones are forgotten, but stay counted.
+        // Limit: recent drops | {limits.node.recentDrops} | the oldest is forgotten, the counters are not
         fixed "recentDrops" => recent_drops: u32 = 1024, range 0..=1_048_576;
     }
 
@@ -458,6 +491,7 @@ options! {
         /// Retained messages in each shard that the retain store began with; further ones are refused with 0x97. If such a
         /// shard was split, each part may keep the share of its slots, a 256th at least, and refuses more even if another
         /// part has room.
+        // Limit: retained messages | {retain.maxMessages}, {retain.maxBytes} | refused with 0x97, counted
         live "maxMessages" => max_messages: u64 = 1_000_000, range 1..=u64::MAX;
         /// Size of the retained messages in each shard that the retain store began with; more is refused with 0x97. Parts
         /// of a shard that was split share it as `maxMessages`.

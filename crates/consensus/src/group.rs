@@ -43,6 +43,8 @@ pub struct GroupOptions {
     pub keep: u64,
     /// Bytes of the log that stay behind a checkpoint, at most about, while a member does not have them.
     /// Beyond, such a member will get a snapshot.
+    ///
+    /// Limit: log behind a checkpoint for replicas that lag | 64 MiB a shard | they get a snapshot
     pub keep_bytes: u64,
     /// Bytes in memory that written and applied entries may take; what is not yet both stays in any case.
     pub tail_bytes: usize,
@@ -75,6 +77,10 @@ impl Default for GroupOptions {
 
 /// Bytes of one command at most, with what the log adds: half of the longest frame that nodes send each other. A
 /// longer one could be agreed on by a sole voter, and would then never reach another member.
+///
+/// Limit: one request to a shard, and so one log entry | {:bytes}, half of a frame between nodes;
+/// {limits.connection.maximumPacketSize} is at most {config::LARGEST_PACKET} bytes | refused: 0x97; others of the
+/// batch go on
 pub const COMMAND_LIMIT: usize = 32 << 20;
 
 /// How a replica begins that has nothing in the log. One that has goes on as what it was.

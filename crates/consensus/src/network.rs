@@ -32,6 +32,9 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of a request, above which it goes with the parts of snapshots: heartbeats do not wait behind it, and it
 /// has as long as these. Entries go in requests of 1 MiB, or alone if they are longer.
+///
+/// Limit: entries sent to a replica at once | {group_log::CHUNK_BYTES}, or one entry; more than {} goes with
+/// snapshots | heartbeats do not wait behind it
 const URGENT_BYTES: usize = 2 << 20;
 
 /// How often a chunk is sent before the transfer is given up, to begin again.

@@ -21,6 +21,9 @@ use crate::{Guard, Name, Refusal, Source};
 
 /// How often a login is judged for a user name whose logins have failed, of all addresses that it has not logged
 /// in from.
+///
+/// Limit: logins for one user name whose logins have failed, from addresses that it has not logged in from | one in
+/// {} | wait
 const ACCOUNT_INTERVAL_MS: u64 = 100;
 
 /// What a client shows.

@@ -10,6 +10,8 @@ use crate::ban::{Ban, Subject};
 use crate::changes::{Change, Changes, Lifted, PARTS, Version, part_of};
 
 /// The most bans there can be.
+///
+/// Limit: bans | {} | HTTP 409; those of other nodes are left out, and the log says so
 const MOST: usize = 100_000;
 
 /// In a cluster, the number of a ban is the time when it was made, in µs; those below are of a node that was alone.

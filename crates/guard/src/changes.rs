@@ -16,6 +16,9 @@ use crate::ban::{Ban, LiftedRecord, Subject};
 pub const PARTS: usize = 256;
 
 /// The most lifted bans that are remembered. Beyond it the one that was lifted first is forgotten.
+///
+/// Limit: lifted bans that a node of a cluster remembers, for nodes that are down | {} | the oldest is forgotten: a
+/// node that was down since before it was lifted brings it back
 const MOST: usize = 100_000;
 
 /// That there is a ban, or none any more.

@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 use crate::slow_start::Logins;
 
 /// Addresses that are remembered.
+///
+/// Limit: addresses and user names that people see failing | {} addresses, {USERS} names each | the least recently
+/// seen are forgotten
 const ADDRESSES: NonZero<usize> = NonZero::new(256).expect("not zero");
 
 /// User names of one address that are remembered.

@@ -10,6 +10,9 @@ use crate::window::Window;
 const MINUTE_MS: u64 = 60_000;
 
 /// Addresses that are remembered. One that is forgotten may have a line too early.
+///
+/// Limit: lines in the log about refused handshakes | one in {MINUTE_MS} of an address, of {} addresses | counted,
+/// the next line says how many; an address that is forgotten may have one earlier
 const ADDRESSES: usize = 4_096;
 
 /// One line a minute for each address; those left out are counted.

@@ -19,6 +19,10 @@ use crate::{Delivery, DropReason, Dropped, Outcome, Session, Timestamp};
 /// Sequence numbers from the oldest in flight to the newest, at most: half of the packet identifiers. After a crash
 /// the client may hold the identifier of a message whose end the store had not recorded, so another half has to be
 /// used before an identifier comes again.
+///
+/// Limit: messages of a durable session from the oldest in flight to the newest | {}: a packet identifier is a
+/// function of the message's place in its queue | the client is sent no more until it acknowledges the oldest
+/// (`waits_for`, `heraldmq_packet_identifier_waits_total`)
 const SPAN: u64 = 32_768;
 
 /// Sequence numbers in a row that are passed over and take places among those in flight; before more, what is in

@@ -68,6 +68,8 @@ const ACCEPT_WORK: u32 = 8;
 const HANDSHAKE_WORK: u32 = 250;
 
 /// Items in a loop's inbox at which senders stop to work them off.
+///
+/// Limit: items that wait in the inbox of a loop, from other loops | {} items | the sender stops reading in this turn, then works it off
 const INBOX_LIMIT: usize = 4096;
 
 /// Touched connections at which a turn flushes before it goes on: a broadcast's receivers are written

@@ -29,6 +29,9 @@ const HANDSHAKE_MS: u64 = 30_000;
 
 /// Units of work, of about a microsecond each, after which a part of a turn has done enough. A turn has three: mail
 /// and what has just come; deadlines and what was left by earlier turns; what is written.
+///
+/// Limit: work of a loop in a turn | 3 × {} units: what has just come, what earlier turns have left, what is written
+/// | connections are read and written in the next turn, in their order
 const WORK: u64 = 10_000;
 
 /// Marks timers of connections; the service's own have the bit clear.

@@ -37,4 +37,8 @@ pub use places::{Descriptors, Places};
 pub use stats::{HandshakeFailure, ListenerStats, LoopStats};
 
 /// Bytes read at once, and the budget of one transmission.
+///
+/// Limit: what layers have to send by themselves (pongs) | one read: {:bytes} | not read until it is sent
+///
+/// Limit: what a socket did not take | one transmission: {:bytes} and one packet | nothing more is encoded
 pub const CHUNK: usize = 64 * 1024;

@@ -46,6 +46,9 @@ impl Registered {
 }
 
 /// Registrations of which a leader is told in one message at most.
+///
+/// Limit: registrations of clients, and copies that are not needed any more, in one message | {} with {PART_BYTES} of
+/// names; {control::SETTLED_AT_ONCE} | the rest follows in a further one
 const PART: usize = 4096;
 
 /// Bytes of names in one message, beyond which the rest goes in a further one.

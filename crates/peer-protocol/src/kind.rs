@@ -80,6 +80,10 @@ pub struct Format {
     /// How it travels.
     pub carriage: Carriage,
     /// The longest one, in bytes with the tag. Links take 64 MiB.
+    ///
+    /// Limit: a message between nodes, by its kind | `crates/peer-protocol/tests/golden/kinds.txt`: publications 32.25 MiB,
+    /// of stores 49 MiB, others 1 MiB at most, answers to questions of people 2 MiB | not sent, or not carried out;
+    /// the log says so
     pub limit: usize,
     /// The longest answer to a request, in bytes.
     pub answer_limit: usize,

@@ -12,10 +12,14 @@ const BATCH_ROUTES: usize = 256;
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Batches on their way to a peer.
+///
+/// Limit: routes on their way to a peer | {} batches of {BATCH_ROUTES} routes or {BATCH_BYTES} | the rest waits
 const WINDOW: u64 = 16;
 
 /// Bytes of changes that are kept for peers that have not been sent them. A peer that needs older ones gets a
 /// snapshot instead.
+///
+/// Limit: routes that a peer has not been sent | {} of changes | it gets a snapshot instead
 const LOG_BYTES: usize = 16 << 20;
 
 /// Streams of one incarnation of a node.

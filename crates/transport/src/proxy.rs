@@ -15,6 +15,8 @@ use crate::{ProxyOptions, TransportError};
 
 const V1_START: &[u8] = b"PROXY ";
 /// The longest header of version 1, its CRLF included.
+///
+/// Limit: a PROXY header | {:bytes} in version 1, {V2_LIMIT:bytes} in version 2 | the connection is closed
 const V1_LIMIT: usize = 107;
 
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -31,6 +31,8 @@ use crate::TransportError;
 use hello::Hello;
 
 /// A record is at most 16 KiB and 261 bytes; a client's certificates may be longer.
+///
+/// Limit: an incomplete TLS record or handshake message | {:bytes} | the connection is closed
 const INCOMPLETE_LIMIT: usize = 32 * 1024;
 
 /// What a record adds to its content at most, in either version.

@@ -21,6 +21,8 @@ use crate::{Forwarded, TransportError};
 use handshake::Opening;
 
 /// Longest payload of a control frame (RFC 6455 §5.5).
+///
+/// Limit: a WebSocket control frame | {:bytes}; data frames are passed on as they come | Close 1002
 const CONTROL_LIMIT: u64 = 125;
 /// Length and mask included (RFC 6455 §5.2).
 const LONGEST_HEADER: usize = 14;

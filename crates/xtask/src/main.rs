@@ -12,6 +12,7 @@ mod conformance;
 mod counts;
 mod git;
 mod libraries;
+mod limits;
 mod modules;
 mod names;
 mod patterns;
@@ -43,6 +44,7 @@ chores:
   counts                write tables of what can be counted of the code base to standard output
   counts --root PATH    the same of another checkout
   counts --page         write docs/internals/counts.md: what the rules about types, circles and parts see
+  limits --page         write docs/reference/limits.md from the marks where limits are declared
 ";
 
 fn main() -> ExitCode {
@@ -99,6 +101,7 @@ fn run(arguments: &[&str]) -> Result<(String, ExitCode), String> {
         }),
         ["counts"] => Ok((counts::tables(&root::find()?)?, ExitCode::SUCCESS)),
         ["counts", "--page"] => Ok((check::write_page(&root::find()?)?, ExitCode::SUCCESS)),
+        ["limits", "--page"] => Ok((limits::write_page(&root::find()?)?, ExitCode::SUCCESS)),
         ["counts", "--root", path] => Ok((counts::tables(Path::new(path))?, ExitCode::SUCCESS)),
         _ => Err(USAGE.to_owned()),
     }

@@ -31,7 +31,7 @@ MEMORY_PER_DELIVERY = 48
 MEMORY_PER_CONNECTION = 8 << 10
 # A change that is synced is a row that memory holds until the next checkpoint: 32 MiB of them at most.
 MEMORY_PER_SYNCED_CHANGE = 256
-# Not by what is sent, and limited by themselves (ARCHITECTURE.md, "Limits"): the match cache of a loop (2 × 16 MiB),
+# Not by what is sent, and limited by themselves (docs/reference/limits.md): the match cache of a loop (2 × 16 MiB),
 # the buffers of loops and store threads, and what the allocator keeps of a burst.
 MEMORY_FIXED = 48 * MIB
 

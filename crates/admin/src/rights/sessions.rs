@@ -27,6 +27,10 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Sessions of a node, and of one user on it. Further ones end those that were used longest ago.
+///
+/// Limit: sessions of people at a node; logins that are checked or wait; answers about sessions of other nodes | {},
+/// {SESSIONS_OF_USER} of a user; {LOGINS}, {LOGINS_OF_ADDRESS} of an address, one at a time; {gate::MOST_REMEMBERED}
+/// for {gate::REMEMBERED} | the one used longest ago ends; 429; asked again
 const SESSIONS: usize = 1_024;
 const SESSIONS_OF_USER: usize = 16;
 

@@ -21,6 +21,9 @@ use crate::problem::{Document, Kind, Problem};
 use crate::rights::{Target, Untold};
 
 /// Messages of one request at most.
+///
+/// Limit: messages of one request of an operator | {} and {LARGEST_BULK:bytes}; {broker::publishing::AT_ONCE} are with the
+/// loops at once | 400 or 413; the next ones wait
 const MOST_OF_A_REQUEST: usize = 1_000;
 
 /// The largest body of a request with many messages, in bytes.

@@ -57,6 +57,10 @@ const SPARED: u64 = 9;
 const SAY_MS: u64 = 60_000;
 
 /// Publishers that one subscriber holds back at most; further ones are not.
+///
+/// Limit: publishers that one subscriber holds back | {}, for {limits.connection.holdPublisherMs}; those with other
+/// receivers, until it has drained once, for {limits.connection.holdUnearnedMs} and what it has earned by
+/// acknowledging | further ones are not held; nobody is for 0 ms
 const PUBLISHERS: usize = 1024;
 
 /// Who holds whom back, among the sessions of a loop. What a session has to do with it is in its [`Hold`].

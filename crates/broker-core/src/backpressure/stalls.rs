@@ -6,6 +6,9 @@
 use hashing::HashMap;
 
 /// Publishers that are remembered. Beyond that, further ones are not.
+///
+/// Limit: the time that subscribers which do not drain hold one publisher back | {limits.connection.holdPublisherMs}
+/// in ten times that, for {} publishers | it is not held; what does not fit is dropped by the queue's policy
 const MOST: usize = 65_536;
 
 /// Publishers, as messages name them, and until when they are spared, in ms.

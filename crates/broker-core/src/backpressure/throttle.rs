@@ -26,6 +26,10 @@ use mqtt_session::Timestamp;
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// What a message earns that durable sessions took which are filling up and are its only receivers.
+///
+/// Limit: the time that durable sessions which fill up hold one publisher back | if others receive its messages:
+/// {limits.connection.holdUnearnedMs}, then one part in {PART}; else {limits.connection.holdPublisherMs}, then one
+/// part in {PART} and {} a message | it is not held; what does not fit is dropped
 const EARNED: Duration = Duration::from_micros(400);
 
 /// The part of its time that a publisher is held back for at most in the long run: one in so many.

@@ -31,6 +31,9 @@ pub(crate) struct Joining {
     /// The nodes that have told of them, and remember them until the client is connected.
     pub(crate) told_by: Vec<NodeId>,
     /// Other connections of the same client, whose CONNECTs wait for this one: of each user at most one.
+    ///
+    /// Limit: CONNECTs of one client that wait until that of another connection is answered | one of each user | the
+    /// one that came earlier is closed, as taken over
     pub(crate) waiters: Vec<Waiter>,
 }
 

@@ -14,6 +14,8 @@ use crate::rim::Rim;
 const LOOK_MS: u64 = 1_000;
 
 /// Clients that are disconnected in one turn.
+///
+/// Limit: logins of a loop that end at a time | its clients; {} are ended in a turn | the rest in the next turn
 const PER_TURN: usize = 256;
 
 impl<R: Rim> ClientLoop<R> {

@@ -28,6 +28,9 @@ use crate::turn::Effect;
 
 /// How long a CONNECT waits for nodes that are to close older connections of its client, in ms. A node that
 /// cannot be reached is not waited for at all.
+///
+/// Limit: a CONNECT that waits for a node that has a connection of its client | {}, if that node is reached and does
+/// not answer | refused: 0x88, 3 before MQTT 5.0; the older connection is closed when that node gets to it
 const TAKEOVER_MS: u64 = 5_000;
 
 /// How long a connection that another node takes over may take to be read to its end, in ms: a node's share of
@@ -35,6 +38,9 @@ const TAKEOVER_MS: u64 = 5_000;
 const READ_MS: u64 = 500;
 
 /// Connections of a loop that are read to their end at the same time. Beyond that they are closed at once.
+///
+/// Limit: connections of a loop that another node takes over and that are read to their end first | {READ_MS}; {} |
+/// closed at once: a DISCONNECT that has come is not seen
 const READ_AT_ONCE: usize = 4_096;
 
 /// What is known of the connection that has an identifier here.

@@ -25,6 +25,8 @@ use crate::subscribe::grant::Subscriptions;
 
 /// Unsent control packets (acknowledgements, ping responses) of a client at which its connection is no
 /// longer read: it sends requests, and does not read the answers.
+///
+/// Limit: unsent acknowledgements of a client | {:bytes} | the connection is not read
 pub(crate) const CONTROL_LIMIT: usize = 64 * 1024;
 
 impl<R: Rim> ClientLoop<R> {

@@ -43,6 +43,9 @@ use crate::will::Wills;
 const HELD_BACK_RETRY_MS: u64 = 1_000;
 
 /// How long a client that has sent DISCONNECT waits for the record of it, in ms.
+///
+/// Limit: a connection whose client has sent DISCONNECT, until its end is recorded | {} | broken, not closed in
+/// order; counted
 const LEAVING_MS: u64 = 5_000;
 
 /// Bytes of a last transmission that come before a DISCONNECT.

@@ -32,6 +32,9 @@ use crate::rim::Rim;
 use crate::turn::{Base, Turn};
 
 /// Legacies that a loop hands over at the same time, of as many clients: of each, a page is in memory.
+///
+/// Limit: what sessions have left to shared groups, that a loop hands over at once | {} sessions; of each
+/// {legacy::PAGE.0} messages or {legacy::PAGE.1:bytes} | waits in the shard
 const AT_ONCE: usize = 64;
 
 /// How long a legacy waits of which something could not be handed over.

@@ -11,6 +11,8 @@ use super::numbers::{Epoch, InboxNumber, Sequence};
 use crate::publish::once::Once;
 
 /// Queued messages that a session is given beyond what it has taken out of its memory.
+///
+/// Limit: queued messages given to a loop for one session | {} beyond what was sent on | the rest stays in the shard
 pub(super) const CREDIT: u32 = 256;
 
 /// What the store knows a connected client by.

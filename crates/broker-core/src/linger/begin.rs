@@ -16,6 +16,10 @@ use crate::turn::{Base, Effect, Turn};
 const MANY: usize = 64;
 
 /// Sessions of a loop that linger at the same time. The routes of others are taken out at once.
+///
+/// Limit: sessions with {MANY} subscriptions or more, or that were sent QoS 0 directly, that linger: their routes
+/// stay when the connection ends | {} a loop, each for {PER_SUBSCRIPTION_US} a subscription, {SHORTEST_MS} to
+/// {LONGEST_MS}; the filters count as those of connected clients | the routes of others are taken out at once
 const MOST: usize = 1024;
 
 /// How long routes stay, in µs for each subscription: some hundred times what it takes to make them, so that who
@@ -28,6 +32,9 @@ const LONGEST_MS: u64 = 10_000;
 
 /// Bytes, for each subscription, of messages that a lingering session gets.
 /// Beyond that it costs less to take its routes out: then the shard keeps a message once for all its sessions.
+///
+/// Limit: messages of QoS 0 for a session that lingers | {} a subscription, {LATE_SHORT:bytes} at least | its routes
+/// are taken out; then the inbox shard keeps a message once for all its sessions
 const LATE_BYTES: usize = 1_024;
 
 /// The least bytes of such messages: 1,024 short messages, as many as come in the time that routes stay for at least.

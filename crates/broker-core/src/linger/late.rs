@@ -22,6 +22,9 @@ use crate::turn::Turn;
 pub(super) const LEAST: usize = 256;
 
 /// Bytes of such messages of all sessions of a loop that are on their way to inboxes. Beyond that they are dropped.
+///
+/// Limit: messages of QoS 0 for sessions that linger, on their way to inboxes | {:bytes} a loop | dropped:
+/// `offline_qos0`
 const UNDER_WAY: usize = 8 << 20;
 
 /// Whom a message is for that routes of a session lead to.

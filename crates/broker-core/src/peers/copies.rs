@@ -13,6 +13,11 @@ use peer_protocol::{Forwarded, SETTLED_AT_ONCE, Whom};
 use route_exchange::NodeId;
 
 /// Bytes of messages that are kept. What is beyond is sent without a copy.
+///
+/// Limit: copies of messages for shared groups, until members on other nodes have them | {:bytes} | sent without a
+/// copy
+///
+/// Limit: nodes that a message for a shared group goes to, one after the other | 2 | dropped: `no_group_member`
 const LIMIT: usize = 32 << 20;
 
 /// Messages that are on their way to members on other nodes.

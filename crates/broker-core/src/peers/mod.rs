@@ -53,6 +53,8 @@ pub use links::Links;
 pub use this_node::ThisNode;
 
 /// Bytes on their way to a peer at which publishers whose messages go there are not read.
+///
+/// Limit: messages on their way to a node | {:bytes} | publishers that send there are not read
 pub const LINK_FULL: usize = 8 << 20;
 
 /// A node's place in its cluster.

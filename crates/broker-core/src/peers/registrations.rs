@@ -12,6 +12,9 @@ use super::directory::Directory;
 use super::takeovers::Waiter;
 
 /// How long a CONNECT waits for the leader, in ms.
+///
+/// Limit: a CONNECT that waits for the directory of clients | {} | let in; if another node has the client, the older
+/// connection is closed when the directory is back
 const PATIENCE_MS: u64 = 1_000;
 
 /// The directory of this node, and what it has asked others.

@@ -10,6 +10,9 @@ use route_exchange::NodeId;
 /// Questions that nodes which are down have not answered. Beyond that the oldest is forgotten: should its
 /// node come back without having been taken for dead, the older connection stays open, and the store refuses
 /// what it does.
+///
+/// Limit: older connections that nodes which are down are to close when they are back | {} | the oldest is forgotten;
+/// the store refuses what it does
 const OWED: usize = 100_000;
 
 /// A question of an event loop of this node.

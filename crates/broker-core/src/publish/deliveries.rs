@@ -17,9 +17,14 @@ use crate::stats::BrokerStats;
 const PIECE: usize = 256;
 
 /// Receivers that one message is given to in the turn in which it comes.
+///
+/// Limit: receivers of a message, a shared group being one, that get it in a turn | {} at once,
+/// {distribute::IN_A_TURN} of those that wait | they wait for a later turn, and hold their publisher back
 pub(super) const AT_ONCE: usize = 2_048;
 
 /// Messages that may wait, and their bytes.
+///
+/// Limit: messages with receivers that wait | {} or {BYTES:bytes} a loop | delivered in the turn in which they come
 const MESSAGES: usize = 65_536;
 
 const BYTES: usize = 64 << 20;

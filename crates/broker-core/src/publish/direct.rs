@@ -16,6 +16,9 @@ use store_state::inbox::Origin;
 
 /// Messages that are remembered, each once and once more for each shared group: 3 MiB. Beyond that the older half is
 /// forgotten: should another leader publish one of these now, sessions that have no inbox get it a second time.
+///
+/// Limit: what a node remembers of wills and legacies that its connected sessions have got | {} | the older half is
+/// forgotten: published again by another leader, they reach clean sessions twice
 pub(crate) const REMEMBERED: usize = 131_072;
 
 /// What sessions of this node have got.

@@ -60,6 +60,10 @@ use crate::subscribe::grant::{Below, Subscriptions};
 use crate::turn::{Base, Effect, Turn};
 
 /// Subscriptions that are judged in one turn; a client counts as one, and so does a queued message.
+///
+/// Limit: subscriptions that a loop judges anew in a turn after a reload, or when sessions are resumed | {}; every
+/// {unjudged::PAUSE_MS} when only sessions were resumed | the rest in a later turn; what is queued is judged before
+/// it is sent
 const PER_TURN: usize = 256;
 
 /// What is to be judged anew of a loop's clients.

@@ -32,6 +32,10 @@ use crate::rim::Rim;
 use crate::turn::{Base, Turn};
 
 /// Clients for which a shard is asked or told something in one turn, and less than [`SLOTS`] more.
+///
+/// Limit: clients of a loop that open their inboxes at a new leader, or are told to a new leader of their session
+/// shard, in a turn | {}, and less than {walk::SLOTS} more; {SLOTS_PER_TURN} slots are looked at | the rest in the
+/// next turn; their queues keep what comes
 const CLIENTS_PER_TURN: u32 = 256;
 
 /// Slots that are looked at in one turn.

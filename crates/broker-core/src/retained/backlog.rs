@@ -21,6 +21,9 @@ use crate::sys;
 
 /// Retained messages that are queued for a session at once. The next page follows when these are sent,
 /// so a filter that selects a million messages costs the memory of a page.
+///
+/// Limit: retained messages queued for a subscriber at once | {} or {PAGE_BYTES}, beyond its queue's limit | the next
+/// page waits for these
 pub(super) const PAGE: usize = 64;
 
 /// Bytes of these; the last message may exceed them.
@@ -30,6 +33,9 @@ pub(super) const PAGE_BYTES: usize = 256 * 1024;
 const TURN_WORK: usize = 16_384;
 
 /// What one session may look at in a turn; and what it may however many others there are.
+///
+/// Limit: retained topics that are looked at for a subscriber in a turn of its loop | {}, and fewer if many look:
+/// {TURN_WORK} together, but {LEAST_SLICE} each | the next turn goes on
 const SLICE: usize = 2_048;
 
 const LEAST_SLICE: usize = 256;
@@ -43,6 +49,9 @@ const ASKED_BYTES: usize = 64 * 1024;
 pub(super) const MESSAGE_WORK: usize = 16;
 
 /// Topics of which a replay remembers that they passed it by: as many as a table of 65,536 places takes, in 1.7 MB.
+///
+/// Limit: messages that pass by a subscriber's retained ones, remembered by hashes of their topics | {} | forgotten;
+/// the next page is read when the retain store has them
 const PASSED: usize = 57_344;
 
 /// Until a message that came to a session as it was published is in the retain store, whichever node leads it, or

@@ -16,6 +16,9 @@ use hashbrown::Equivalent;
 use hashing::HashMap;
 
 /// Decisions about longer topics are not remembered.
+///
+/// Limit: decisions that a loop remembers | {authorization.cacheEntries}, topics of {:bytes} | the older half is
+/// forgotten; longer topics are judged each time
 const REMEMBERED_TOPIC: usize = 256;
 
 /// What the configuration says about rights.

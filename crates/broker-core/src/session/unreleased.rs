@@ -20,6 +20,10 @@ use parking_lot::Mutex;
 pub struct Unreleased(Mutex<Remembered>);
 
 /// Sessions of which unreleased publications are remembered. Each takes 10 KiB at most.
+///
+/// Limit: sessions that are not connected here whose unreleased QoS 2 messages a process remembers | {}, each until
+/// the client is connected or its session ends; if another node was told of them and has not said so, for {TOLD_MS} |
+/// the oldest is forgotten: what it sends again may reach clean sessions twice
 const UNRELEASED: usize = 100_000;
 
 /// How long they are remembered after another node was first told of them, in ms.

@@ -9,6 +9,9 @@ use net_api::Key;
 use crate::publish::once::Once;
 
 /// Messages of a loop that wait at the same time.
+///
+/// Limit: messages that wait for members of shared groups | {} or {LIMIT_BYTES} a loop, {members::PATIENCE_MS} | the
+/// publisher is refused; what is acknowledged already is dropped as `no_group_member`
 pub(super) const LIMIT: usize = 16_384;
 
 /// Bytes of these, and of the lists of groups that have been served.

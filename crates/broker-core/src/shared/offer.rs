@@ -17,6 +17,9 @@ use crate::routes::Routes;
 use crate::shared::groups::{Member, Who};
 
 /// A message of a shared group that looks for a member which may receive it.
+///
+/// Limit: offers of a message of a shared group that a member may not receive | each loop of the node once, then one
+/// other node, or an inbox with a greater client identifier | the message is dropped and counted as `receive_denied`
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(super) message: Arc<ApplicationMessage>,

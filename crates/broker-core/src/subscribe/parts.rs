@@ -14,6 +14,9 @@ use mqtt_session::Session;
 use crate::excerpt::excerpt;
 
 /// Filters of a part.
+///
+/// Limit: filters that are worked off at once, and a request to the store | {}, or {BYTES:bytes} | the next ones when
+/// those are recorded; SUBACK after all
 const FILTERS: usize = 256;
 
 /// Bytes of filters at which a part ends.

@@ -39,6 +39,9 @@ const RETRY_MS: u64 = 1_000;
 const RETRY_MOST_MS: u64 = 30_000;
 
 /// Wills that a loop asks for again. Beyond that they are published by who leads the session shard next.
+///
+/// Limit: wills that a loop could not publish, and asks for again after {RETRY_MS} to {RETRY_MOST_MS} | {} |
+/// published by who leads the session shard next
 const UNPUBLISHED: usize = 65_536;
 
 /// The wills that a loop could not publish.

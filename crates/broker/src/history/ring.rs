@@ -1,6 +1,9 @@
 //! Values of the last steps of a clock.
 
 /// Steps that are kept.
+///
+/// Limit: a node's counts over time | {} samples, one in {broker::history::STEP_MS}, each of as many values as are
+/// sampled | the oldest is forgotten
 const STEPS: usize = 360;
 
 /// The value that ends at so many steps is at that, modulo [`STEPS`], with the number of the step: what is older is not told.

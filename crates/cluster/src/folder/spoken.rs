@@ -33,6 +33,10 @@ const SEALED: Sealed = Sealed {
 };
 
 /// Bytes of the version of a member's program. A longer one is not kept.
+///
+/// Limit: what is kept of the other members' programs (`cluster.spoken`) | one entry for each member, with {:bytes}
+/// of version and {INFO_LIMIT:bytes} of facts; written once a second, and only after a change | what is longer is not
+/// kept
 const PROGRAM_LIMIT: usize = 256;
 
 /// What the file holds, by the identifier of the member and the incarnation that it is of. A list of members is bounded, and

@@ -33,6 +33,9 @@ const SEALED: Sealed = Sealed {
 /// Starts that stay in the history, whether or not a member is known to remember them. A member may remember one
 /// without this node having heard so; it is refused by mistake only after as many starts that such a member has
 /// missed.
+///
+/// Limit: stamps of a data folder, by which old copies are recognised | {} starts, and 2 for each member | older ones
+/// are forgotten
 const STARTS: usize = 64;
 
 /// Stamps that a history of another node may have: those of [`STARTS`], and two for each member.

@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Strangers at once.
+///
+/// Limit: connections to the cluster's port without a handshake | {}, {OF_AN_ADDRESS} of one address, 5 s | the
+/// oldest of the address that has most is closed
 const LIMIT: usize = 128;
 
 /// Of one address; of IPv6, of one /64 network, which is what one machine may have. A node dials four at once.

@@ -11,6 +11,8 @@ use crate::members::reach::Reach;
 use crate::options::Versions;
 
 /// Members of a cluster at most.
+///
+/// Limit: members; evicted nodes; what a member tells the others | {}; {EVICTED_LIMIT}; {INFO_LIMIT:bytes} | refused
 pub(crate) const MEMBERS_LIMIT: usize = 64;
 
 /// Evicted nodes at most. All nodes remember all of them for ever.

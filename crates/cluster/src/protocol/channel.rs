@@ -20,6 +20,9 @@ impl Channel {
     pub const ALL: [Self; 3] = [Self::Raft, Self::Data, Self::Bulk];
 
     /// How many bytes may wait to be sent; with more, the connection is given up.
+    ///
+    /// Limit: what waits for a node, on one channel | 16 MiB Raft, 64 MiB Data, 128 MiB Bulk | the connection is
+    /// given up and dialled again
     #[must_use]
     pub const fn queue_limit(self) -> usize {
         match self {

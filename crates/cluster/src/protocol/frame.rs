@@ -11,6 +11,9 @@
 use bytes::{Buf, BufMut, Bytes};
 
 /// The longest frame, in bytes behind its length.
+///
+/// Limit: a frame between nodes | {:bytes}; {connect::STRANGER_FRAME_LIMIT:bytes} before the handshake is done | not
+/// sent; the connection is closed
 pub(crate) const FRAME_LIMIT: usize = 64 * 1024 * 1024;
 
 /// What a frame adds to its payload at most: length, kind, call.

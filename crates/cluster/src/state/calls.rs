@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 use crate::protocol::channel::Channel;
 
 /// Calls of this node that wait, over all peers.
+///
+/// Limit: calls to other nodes under way | {} | fail
 const WAITING_LIMIT: usize = 16 * 1024;
 
 /// Why a call has no answer. The request may have been carried out all the same.

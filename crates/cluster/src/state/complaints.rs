@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
+/// Limit: complaints about other nodes in the log | one in {} of a kind and peer, {LINES} a second | left out
 const INTERVAL_MS: u64 = 60_000;
 
 /// With more peers and reasons than these, all are forgotten, and logged once more.

@@ -12,12 +12,15 @@ options! {
         /// Authenticators, asked in this order until one allows or denies. One object, or a list of them.
         live "chain" => chain: Vec<AuthenticatorConfig>;
         /// Logins that may be under way at once. Further CONNECT packets wait unread.
+        // Limit: logins under way | {authentication.maxPending} | further CONNECT packets wait unread
         fixed "maxPending" => max_pending: u32 = 10_000, range 1..=1_000_000;
         /// What a client gets whose client identifier has a session of another user: CONNACK 0x87 (before 5.0:
         /// 5), or a new session, whereby the other one ends.
         live "sessionOfAnotherUser" => session_of_another_user: SessionOfAnotherUser = SessionOfAnotherUser::Refuse;
         /// How often a user of `postgres` is looked up again while a client of the user is connected: a user without a row
         /// is disconnected, and changed rules count. 0: never.
+        // Limit: users of PostgreSQL that are looked up again | one at a time on a node, for each event loop one that
+        // waits; each user once in {authentication.recheckSeconds} | the round takes longer
         live "recheckSeconds" => recheck: Option<Duration> = Some(Duration::from_secs(600)), unit Seconds;
         /// Threads that compute password hashes. 0: one per core.
         fixed "hashThreads" => hash_threads: Option<NonZero<u16>>, range 0..=256;
@@ -98,6 +101,8 @@ options! {
         /// How long an answer is remembered. 0: not at all. A server can say less by Cache-Control.
         live "cacheSeconds" => cache: Option<Duration>, unit Seconds;
         /// Answers that are remembered at most.
+        // Limit: remembered answers of an HTTP authenticator | {authentication.chain.http.cacheEntries} | the least
+        // wanted are forgotten
         live "cacheEntries" => cache_entries: u32 = 10_000, range 1..=10_000_000;
         /// Failures in a row after which the server is not asked for a while.
         live "breakerFailures" => breaker_failures: NonZero<u16> = at_least_one(5);
@@ -122,6 +127,9 @@ options! {
         /// in the order in which they count. Unset: no rules.
         live "aclQuery" => acl_query: Option<String>;
         /// Connections to the database.
+        // Limit: connections to PostgreSQL | {authentication.chain.postgres.poolSize};
+        // {authorization::login::MAX_LOGIN_RULES} rules of a user | logins wait, for
+        // {authentication.chain.postgres.timeoutMs}; the login fails
         live "poolSize" => pool_size: NonZero<u16> = at_least_one(8);
         /// Time for a login's queries, waiting for a connection included.
         live "timeoutMs" => timeout: Duration = Duration::from_secs(5), unit Milliseconds, range 1..=60_000;
@@ -144,20 +152,32 @@ options! {
     /// addresses of a /64 network of IPv6 count as one.
     pub struct AbuseConfig {
         /// Connections that one address may have open. More are closed when accepted. 0: no limit.
+        // Limit: connections of one address, and new ones in a second | {abuse.connectionsPerAddress},
+        // {abuse.connectionsPerSecondPerAddress} | closed when accepted
         live "connectionsPerAddress" => connections_per_address: Option<NonZero<u32>>;
         /// New connections of one address per second. More are closed when accepted. 0: no limit.
         live "connectionsPerSecondPerAddress" => connections_per_second_per_address: Option<NonZero<u32>>;
         /// Failed logins for one user name at one address after which that user name must wait there before the next is
         /// looked at; the wait doubles with each further one. What was tried before is no further one, but waits for
         /// itself. 0: no limit.
+        // Limit: logins of one address for one user name that are judged at the same time | {abuse.failedLogins},
+        // less the guesses that have failed; doubled by each success up to {abuse.loginsPerAddress}, until one fails
+        // | wait
+        //
+        // Limit: logins for one user name, from all addresses that it has not logged in from, that are judged at the
+        // same time | {abuse.failedLogins}, less the guesses that have failed; doubled by each success without an
+        // upper limit, until one fails | wait
         live "failedLogins" => failed_logins: Option<NonZero<u16>> = NonZero::new(5);
         /// Failed logins of one address a minute, over all user names that have not logged in from there: so many of names
         /// that have failed there before, and as many of others, of which 1,200 may fail at once. Further logins
         /// wait for their turn. 0: no limit.
+        // Limit: failed logins of an address, of user names that have not logged in there |
+        // {abuse.failedLoginsPerMinutePerAddress} | wait
         live "failedLoginsPerMinutePerAddress" => failed_logins_per_minute_per_address: Option<NonZero<u32>> = NonZero::new(60);
         /// Logins of one address that are judged at the same time; more wait for their turn. For one user name there
         /// `failedLogins` of them are at first; each login that succeeds doubles that number up to this limit, a login that
         /// fails takes it back. 0: no limit.
+        // Limit: logins of one address that are judged at the same time | {abuse.loginsPerAddress} | wait
         live "loginsPerAddress" => logins_per_address: Option<NonZero<u32>> = NonZero::new(256);
         /// The longest such wait.
         live "failedLoginWaitSeconds" => failed_login_wait: Duration = Duration::from_secs(60), unit Seconds, range 1..=86_400;
@@ -172,6 +192,8 @@ options! {
         live "includeLoopback" => include_loopback: bool = false;
         /// Addresses, logins and client identifiers that are remembered at once, of each kind; beyond that
         /// the least recently seen are forgotten.
+        // Limit: what is remembered of strangers | {abuse.trackedEntries} of each kind | the least recently seen is
+        // forgotten
         fixed "trackedEntries" => tracked_entries: u32 = 100_000, range 1..=10_000_000;
         /// File with bans. Unset: `bans.json` in `dataDir`.
         fixed "banFile" => ban_file: Option<PathBuf>;

@@ -11,6 +11,8 @@ use rustix::fs::Mode;
 use tracing::warn;
 
 /// Files of which the permissions are looked at, at most.
+///
+/// Limit: stored files whose permissions are looked at when a node starts | {} | the others are not looked at
 const LOOKED_AT: usize = 100_000;
 
 /// Permissions of others than the owner to read or write.

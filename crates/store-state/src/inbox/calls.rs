@@ -18,6 +18,9 @@ use super::{Call, Caller, InboxReply};
 use crate::row;
 
 /// Calls of a loop that are remembered.
+///
+/// Limit: calls of a loop that an inbox shard remembers, so that none is carried out twice | those that the loop
+/// waits for; {} | the oldest may be carried out again
 const LIMIT: usize = 65_536;
 
 /// The calls of all loops.

@@ -20,6 +20,9 @@ use crate::{Table, TableError};
 
 /// Queued messages that one part looks at: about a millisecond, if the tables need not be read. Tests have short queues, and
 /// parts all the same.
+///
+/// Limit: queued messages that one part of the end of a session drops, or leaves to a shared group | {} or
+/// {BYTES_AT_ONCE} | the next part follows
 pub(super) const AT_ONCE: usize = if cfg!(test) { 2 } else { 1_024 };
 
 /// Their accounted bytes; the last message may exceed them.

@@ -25,6 +25,10 @@ use crate::{Changes, row};
 pub(super) const FENCE_MS: u64 = 60_000;
 
 /// How many a shard knows.
+///
+/// Limit: publishers of QoS 2 of which an inbox shard knows which connections are over, so that what these have sent
+/// comes too late | {inbox::FENCE_MS} from the first release of a connection; {} | the oldest is forgotten: what is
+/// on its way from an earlier connection may be queued twice
 pub(super) const FENCES: usize = 100_000;
 
 /// Those of a shard. Each half of a shard that is split has all of them.

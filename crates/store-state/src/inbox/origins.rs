@@ -45,6 +45,9 @@ pub(super) fn part_for(hash: NameHash, name: &str) -> u64 {
 pub(super) const LINGER_MS: u64 = 60_000;
 
 /// How many publications of the broker are known after their release.
+///
+/// Limit: what an inbox shard remembers of wills and legacies that it has | until {LINGER_MS} after all shards have
+/// them; {} such ones | what was released first is forgotten
 pub(super) const LINGER_MOST: usize = 100_000;
 
 /// Origins by publisher. Each half of a shard that is split has all of them: a publisher may have its slot in one half,

@@ -19,6 +19,9 @@ use super::{Call, InboxOp, InboxReply, Origin, publisher_hash};
 
 /// What one part of a publication does at most: a queue that gets the message counts, and each message that makes room
 /// for it there. About a millisecond, if the tables need not be read. Tests have few sessions, and parts all the same.
+///
+/// Limit: queues that one part of a publication puts its message in, and older messages dropped to make room there |
+/// {} together | the next part follows
 pub(super) const AT_ONCE: usize = if cfg!(test) { 2 } else { 1_024 };
 
 /// What an operation that publishes says.

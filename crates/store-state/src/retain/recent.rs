@@ -23,6 +23,9 @@ use crate::{
 };
 
 /// How long a will is known, in ms: it is published again as soon as its session shard has a leader.
+///
+/// Limit: wills that a retain shard remembers to have kept | {}, {MOST} | the oldest is forgotten: published again,
+/// it replaces what came since
 pub(super) const WILLS_MS: u64 = 3_600_000;
 
 /// How long a fence is known, in ms: longer than a node keeps a request that is not answered.

@@ -16,6 +16,9 @@ use crate::partition;
 pub(super) const HELD_MS: u64 = 10_000;
 
 /// How many wills a shard holds. Beyond that the one that has the least time left is published.
+///
+/// Limit: wills of connections that another node has taken over, until it is known whether they were discarded |
+/// {HELD_MS}; {} a session shard | the one with the least time left is published
 pub(super) const MOST: usize = 65_536;
 
 /// A will, and who may say that it is discarded.

@@ -16,6 +16,9 @@ use super::{
 };
 
 /// Clients that one part of an operation ends or closes at most: well under a millisecond.
+///
+/// Limit: sessions or messages that one part of an operation ends (expiry, end of a node) | {} | the next part
+/// follows
 const AT_ONCE: usize = 256;
 
 /// A claim that has waited for so long, in ms, was sent while nobody led the shard. Its client may have given it up, and

@@ -28,6 +28,9 @@ use crate::retention::purge::{Purge, purge};
 const ROWS: usize = 512;
 
 /// Messages of a queue, and bytes of them, that are read under one lock.
+///
+/// Limit: messages of a queue that are read for people under the lock of the shard | {QUEUED.0} or {QUEUED.1:bytes} |
+/// the next look goes on
 const QUEUED: (usize, usize) = (64, 256 * 1024);
 
 /// What a look-up of one client finds.

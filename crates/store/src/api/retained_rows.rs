@@ -11,6 +11,9 @@ use store_state::retain::{PageBudget, RetainMachine, RetainedSince};
 use topic_router::Cursor;
 
 /// Retained topics that are looked at under one lock, as [`topic_router::RetainedIndex::page`] counts them: some 250 us.
+///
+/// Limit: retained topics that are looked at for people, under the lock of the shard | {} or {inspect::ROWS} messages
+/// | the next look goes on, until the time of the question is used up
 pub(super) const TOPICS: usize = 4_096;
 
 /// Retained messages.

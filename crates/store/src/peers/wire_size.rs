@@ -10,6 +10,8 @@ use store_state::api::REQUEST_LIMIT;
 const _: () = assert!(REQUEST_LIMIT + 64 * 1024 <= consensus::COMMAND_LIMIT);
 
 /// Bytes of a message to another node, above which the rest goes in a further one.
+///
+/// Limit: a message between stores | {}, or one part | the rest follows
 pub(crate) const MESSAGE_BYTES: usize = 1 << 20;
 
 /// Bytes of the longest part of a message to another node: links take 64 MiB.

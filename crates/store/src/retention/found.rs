@@ -9,6 +9,9 @@ use store_state::Retention;
 use store_state::inbox::{InboxId, QueueView};
 
 /// Queues that are remembered of each class in each of the three orders.
+///
+/// Limit: queues that are remembered by bytes, by messages and by age | {} of each class and shard | the others are
+/// in no ranking
 const LARGEST: usize = 128;
 
 /// Queues whose messages are too old that are remembered; the next look finds the others.

@@ -39,6 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Messages, and their accounted bytes, that one operation leaves to a group at most. A quarter of what a queue may hold, if that
 /// is less: the member that gets them has to have room for them.
+///
+/// Limit: what members of a shared group that are away leave to it in a second | for each shard and group
+/// {LEFT_AT_ONCE.0} messages or {LEFT_AT_ONCE.1:bytes}, a quarter of a queue at most; {LEFT_MOST} groups | it waits
 const LEFT_AT_ONCE: (usize, usize) = (1_024, 1024 * 1024);
 
 /// Groups that have a turn after one look at most.

@@ -24,6 +24,9 @@ use crate::storage::digest::LogIndex;
 use crate::storage::snapshot::ShardTables;
 
 /// How long a batch is applied before others of the thread have their turn: heartbeats, other shards.
+///
+/// Limit: applying of batches without a turn for others of the thread | {}, or one part of an operation | goes on
+/// after heartbeats and other shards
 const TURN: Duration = Duration::from_millis(2);
 
 impl<M: Kind> Shard<M> {

@@ -89,6 +89,9 @@ struct InboxCursor {
 const AWAITED_BYTES: usize = 8 << 20;
 
 /// Messages for one of them.
+///
+/// Limit: messages of QoS 0 that a shard passes over for an inbox whose cursor is not open yet | {}; {AWAITED_BYTES}
+/// a shard | dropped: `offline_qos0`
 const AWAITED_EACH: usize = 1_024;
 
 impl InboxCursors {

@@ -46,6 +46,8 @@ use crate::storage::snapshot::TableOwner;
 use crate::storage::tables::ShardTable;
 
 /// Bytes that only memory and log hold, above which a checkpoint begins.
+///
+/// Limit: changes that only memory and log hold | {} or {checkpoint::UNSAVED_TIME} | a checkpoint
 pub(super) const UNSAVED_BYTES: usize = 32 << 20;
 
 /// Bytes that only memory and log hold, above which no more should be given: the disk does not keep up
@@ -53,6 +55,8 @@ pub(super) const UNSAVED_BYTES: usize = 32 << 20;
 const UNSAVED_MOST: usize = 4 * UNSAVED_BYTES;
 
 /// Bytes of requests that wait for space on the disk, above which no more should be given.
+///
+/// Limit: requests that wait for space on a full disk | {:bytes} per shard | publishers are not read
 const DEFERRED_MOST: usize = 16 << 20;
 
 /// Bytes of work that the leader was sent and has not answered, above which no more should be given.

@@ -42,6 +42,9 @@ pub(crate) const BATCH: usize = 1024;
 pub(crate) const BATCH_BYTES: usize = 512 * 1024;
 
 /// Batches of one shard on their way at once. More would make batches smaller, not answers quicker.
+///
+/// Limit: batches of a shard under way | {} of at most {BATCH} requests or {BATCH_BYTES}, as they are written |
+/// requests wait
 const IN_FLIGHT: usize = 4;
 
 /// How long batches on their way are waited for when the shard is not led here any more.

@@ -12,6 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 /// Requests waiting, above which the queue is over its limit.
+///
+/// Limit: requests waiting for a shard | {} or {QUEUE_BYTES} | publishers are not read
 const QUEUE_REQUESTS: usize = 16 * 1024;
 
 /// Bytes waiting, above which the queue is over its limit.

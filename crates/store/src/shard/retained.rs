@@ -67,6 +67,9 @@ pub(crate) struct Selection {
 const PAGE_BYTES: usize = 256 * 1024;
 
 /// What the thread of a shard does at once to find messages: a quarter of a millisecond.
+///
+/// Limit: retained topics that a shard looks at for another node at once | {}, {broker-core::backlog::PAGE} messages
+/// or {PAGE_BYTES} | the next page goes on
 const PAGE_WORK: usize = 4096;
 
 impl Wanted {

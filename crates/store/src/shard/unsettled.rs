@@ -13,6 +13,9 @@ use store_state::{Machine, Request};
 use crate::kinds::kind::Kind;
 
 /// Answers that a shard holds at most. Each is a connection that waits for its CONNACK.
+///
+/// Limit: answers that a session shard holds until wills of older connections are published | {} | the client is
+/// refused: 0x88; it connects again
 const HELD_MOST: usize = if cfg!(test) { 3 } else { 65_536 };
 
 /// A request that is applied, with its answer.

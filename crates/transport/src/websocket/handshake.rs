@@ -14,6 +14,8 @@ use tungstenite::handshake::derive_accept_key;
 use super::Server;
 
 /// The longest head of a request or response.
+///
+/// Limit: the head of a WebSocket request | {:bytes} | 400
 pub(super) const HEAD_LIMIT: usize = 8 * 1024;
 const HEADERS: usize = 64;
 

@@ -2,7 +2,7 @@
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
 //! `readmes`, `words`, `habits`, `page`, `golden`,
-//! `large_files`, `sharing`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `large_files`, `limits`, `sharing`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -17,6 +17,7 @@ mod golden;
 mod habits;
 mod headers;
 mod large_files;
+mod limits;
 mod page;
 mod parts;
 mod purity;
@@ -51,9 +52,13 @@ pub(crate) fn check(root: &Path) -> Result<Result<String, String>, String> {
 }
 
 /// Lowers the numbers of the ratchet to today's, and never raises one. Without the file, writes it with today's. Writes the
-/// page of what the rules see as well, where there is one.
+/// page of what the rules see and that of limits as well, where they are there.
 pub(crate) fn update(root: &Path) -> Result<String, String> {
     golden::update(root).map_err(|error| format!("golden files: {error}\n"))?;
+    // What the pages say is looked through as well.
+    if root.join(crate::limits::PAGE).is_file() {
+        crate::limits::write_page(root)?;
+    }
     let findings = findings(root)?;
     let path = root.join(RATCHET);
     let today = Ratchet::of(&findings);
@@ -109,6 +114,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(golden::findings(root).map_err(fail)?);
     found.extend(large_files::findings(root)?);
     found.extend(sharing::findings(root, &crates));
+    found.extend(limits::findings(root, &crates));
     Ok(found)
 }
 
