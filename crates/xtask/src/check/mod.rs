@@ -2,7 +2,7 @@
 //!
 //! One file for each rule, with the rule as data at its top: `dependencies`, `purity`, `circles`, `parts`, `sizes`, `headers`,
 //! `readmes`, `words`, `habits`, `page`, `golden`,
-//! `large_files`, `limits`, `sharing`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
+//! `large_files`, `lengths`, `limits`, `sharing`. A rule gives findings, each with the rule's name and a place (a crate, a crate and a type, or
 //! `docs`). `ratchet` lets as many pass as `ratchet.csv` says: a finding more fails, and so does one less, until the
 //! number is lowered.
 //!
@@ -17,6 +17,7 @@ mod golden;
 mod habits;
 mod headers;
 mod large_files;
+mod lengths;
 mod limits;
 mod page;
 mod parts;
@@ -114,6 +115,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     found.extend(golden::findings(root).map_err(fail)?);
     found.extend(large_files::findings(root)?);
     found.extend(sharing::findings(root, &crates));
+    found.extend(lengths::findings(root));
     found.extend(limits::findings(root, &crates));
     Ok(found)
 }
