@@ -1,9 +1,10 @@
 """Damages data folders, and counts what brokers say and lose.
 
-    tests/blackbox/.venv/bin/python tests/damage [one|three|election] [--rounds N] [--seed N] [--output FILE]
+    tests/blackbox/.venv/bin/python tests/damage [one|three|two|election] [--rounds N] [--seed N] [--output FILE]
 
-`one`: the folder of a lone node. `three`: that of one node of three. `election`: the end of the log of a node that takes part in the
-election after its leader is gone. A line of JSON for each round goes to FILE, a table to the terminal. docs/operate/damage.md says more.
+`one`: the folder of a lone node. `three`: that of one node of three. `two`: tables of two nodes of three, of different stores. `election`:
+the end of the log of a node that takes part in the election after its leader is gone. A line of JSON for each round goes to FILE, a table
+to the terminal. docs/operate/damage.md says more.
 
 Exit code: 1 if anything was silent, changed, died or lost; 2 if the experiment itself failed; 0 otherwise. The broker is the one that
 HERALDMQ_BIN names, else that of the profile `dev`.
@@ -28,9 +29,9 @@ sys.path[:0] = [str(ROOT / "tests" / "blackbox"), str(ROOT / "tests" / "cluster"
 
 from judge import FAILURES, OUTCOMES, SAID  # noqa: E402
 from one import VARIANTS, OneNode  # noqa: E402
-from three import Election, ThreeNodes  # noqa: E402
+from three import Election, ThreeNodes, TwoNodes  # noqa: E402
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (OneNode, ThreeNodes, Election)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (OneNode, ThreeNodes, TwoNodes, Election)}
 SEEDS = range(1, 1 << 32)
 
 

@@ -1,6 +1,6 @@
 """Rounds on three nodes, on loopback addresses: a cluster that was stopped is prepared once, and its folders are copied for each round.
 
-Invariants: at most one folder is damaged, so a majority has all that is acknowledged; nothing is taken from a queue.
+Invariants: of each shard at most one replica is damaged, so a majority has all that is acknowledged; nothing is taken from a queue.
 """
 
 import contextlib
@@ -96,6 +96,14 @@ class Staged:
         return Result(seed, self.variant, done, outcome, by, dataclasses.asdict(missing), what, took)
 
 
+def is_hurt(node) -> bool:
+    """Whether a node has a replica that does not serve, or does not say."""
+    with contextlib.suppress(OSError):
+        metrics = ("heraldmq_store_shards_stopped", "heraldmq_store_replicas_hurt")
+        return any(node.broker.metric(name, store=store) for name in metrics for store in STORES)
+    return True
+
+
 def has_ended(node) -> bool:
     return node.broker.process.poll() is not None
 
@@ -128,21 +136,15 @@ class ThreeNodes(Staged):
         def by():
             return judge.said_by(hit.broker.log_lines, hit.broker.log_text, verdict, verified.returncode)
 
-        def is_hurt():
-            with contextlib.suppress(OSError):
-                metrics = ("heraldmq_store_shards_stopped", "heraldmq_store_replicas_hurt")
-                return any(hit.broker.metric(name, store=store) for name in metrics for store in STORES)
-            return True
-
         def is_whole():
-            return self.is_settled(self.nodes) and not is_hurt()
+            return self.is_settled(self.nodes) and not is_hurt(hit)
 
         wait(lambda: is_whole() or (has_ended(hit) and self.is_settled(others)), WHOLE_S)
         is_whole_now = is_whole()
         with self.look(others, self.promised) as look:
             missing = look.go_on(LOOK_S)
         # What a client has read may have been damaged, too.
-        is_still_hurt = not has_ended(hit) and not wait(lambda: not is_hurt() or has_ended(hit), WHOLE_S)
+        is_still_hurt = not has_ended(hit) and not wait(lambda: not is_hurt(hit) or has_ended(hit), WHOLE_S)
         ended, panicked = has_ended(hit), any(map(has_panicked, self.nodes))
         hit.broker.kill()
         said = by() + (["metric"] if is_still_hurt else [])
@@ -151,6 +153,50 @@ class ThreeNodes(Staged):
         )
         what = "; ".join(told(hit.broker.log_text) + ([verdict.strip()] if verified.returncode else []))
         return done, outcome, said, missing, what
+
+
+class TwoNodes(Staged):
+    """Two of three are damaged while all are stopped, each in the tables of another store. Both have to be whole again, by themselves."""
+
+    name = "two"
+    variant = "two of three nodes"
+
+    def control(self):
+        result = self.play(0, lambda draw: self.strike(draw, lambda folder, *wishes: {}))
+        assert result.outcome == judge.HARMLESS, result
+
+    def round(self, seed) -> Result:
+        return self.play(seed, lambda draw: self.strike(draw, lambda folder, *wishes: damage(folder, seed, *wishes)))
+
+    def strike(self, draw, damage_one):
+        hit = draw.sample(self.nodes, 2)
+        done, verdicts = [], {}
+        for node, store in zip(hit, draw.sample(STORES[:3], 2), strict=True):
+            tables = sorted(node.data_dir.glob(f"{store}/shard-*/tables/*"))
+            wishes = ("--file", draw.choice(tables).relative_to(node.data_dir)) if tables else ("--files", "table")
+            done.append(damage_one(node.data_dir, *wishes))
+            verdicts[node] = run("store", "verify", node.data_dir)
+        for node in self.nodes:
+            node.start(ready=False)
+        wait(lambda: self.is_settled(self.nodes) and not any(map(is_hurt, hit)), WHOLE_S)
+        is_whole = self.is_settled(self.nodes)
+        with self.look(self.nodes, self.promised) as look:
+            missing = look.go_on(LOOK_S)
+        # What a client has read may have been damaged, too.
+        wait(lambda: not any(map(is_hurt, hit)), WHOLE_S)
+        are_hurt = any(map(is_hurt, hit))
+        ended, panicked = any(map(has_ended, self.nodes)), any(map(has_panicked, self.nodes))
+        by, what = set(), []
+        for node in hit:
+            node.broker.kill()
+            verified = verdicts[node]
+            verdict = verified.stdout + verified.stderr
+            by.update(judge.said_by(node.broker.log_lines, node.broker.log_text, verdict, verified.returncode))
+            what += told(node.broker.log_text) + ([verdict.strip()] if verified.returncode else [])
+        said = sorted(by) + (["metric"] if are_hurt else [])
+        outcome = judge.outcome_of_three(missing, said, is_whole=is_whole, ended=ended, panicked=panicked, is_hurt=are_hurt)
+        first, second = (each.get("file") for each in done) if all(done) else (None, None)
+        return {**done[0], "file": f"{first} and {second}"} if all(done) else {}, outcome, said, missing, "; ".join(what)
 
 
 class Election(Staged):
