@@ -24,7 +24,7 @@ pub(super) const PAGE: &str = "docs/internals/counts.md";
 const HEAD: &str = "\
 # What the rules see
 
-Written by `cargo run -p xtask -- counts --page`. CONTRIBUTING.md says what counts as a method and as an edge;
+Written by `cargo run -p xtask -- counts --page`. [rules](rules.md) says what counts as a method and as an edge;
 [decision 29](../decisions/0029-rules-that-see.md), which of these numbers fall with which step.
 ";
 
