@@ -29,6 +29,9 @@ const UNHEARD_SHARE: u64 = 4;
 
 /// So many may be there in any case, lest clients that connect at the same time close each other's
 /// connections.
+///
+/// Limit: connections without CONNECT that a node takes in any case, however few it may have of all | {} | as for other
+/// connections without CONNECT
 const UNHEARD_LEAST: u64 = 64;
 
 /// With it, the largest message is kept with the names that belong to it: topic, client, group.
