@@ -1,9 +1,9 @@
 """Damages data folders, and counts what brokers say and lose.
 
-    tests/blackbox/.venv/bin/python tests/damage [one|three|two|election] [--rounds N] [--seed N] [--output FILE]
+    tests/blackbox/.venv/bin/python tests/damage [one|three|two|running|election] [--rounds N] [--seed N] [--output FILE]
 
-`one`: the folder of a lone node. `three`: that of one node of three. `two`: tables of two nodes of three, of different stores. `election`:
-the end of the log of a node that takes part in the election after its leader is gone. A line of JSON for each round goes to FILE, a table
+`one`: the folder of a lone node. `three`: that of one node of three. `two`: tables of two nodes of three, of different stores. `running`: a
+table of a leader, while clients publish, with the longest time between two acknowledgements. `election`: the end of the log of a node that takes part in the election after its leader is gone. A line of JSON for each round goes to FILE, a table
 to the terminal. docs/operate/damage.md says more.
 
 Exit code: 1 if anything was silent, changed, died or lost; 2 if the experiment itself failed; 0 otherwise. The broker is the one that
@@ -29,9 +29,9 @@ sys.path[:0] = [str(ROOT / "tests" / "blackbox"), str(ROOT / "tests" / "cluster"
 
 from judge import FAILURES, OUTCOMES, SAID  # noqa: E402
 from one import VARIANTS, OneNode  # noqa: E402
-from three import Election, ThreeNodes, TwoNodes  # noqa: E402
+from three import Election, Running, ThreeNodes, TwoNodes  # noqa: E402
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (OneNode, ThreeNodes, TwoNodes, Election)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (OneNode, ThreeNodes, TwoNodes, Running, Election)}
 SEEDS = range(1, 1 << 32)
 
 
@@ -67,6 +67,7 @@ def seeds(arguments):
 def show(result):
     done = result.damage
     place = f" at {done['offset']}" if "offset" in done else ""
+    place += f", longest gap {done['longest_gap_s']} s" if "longest_gap_s" in done else ""
     said = f" by {','.join(result.by)}" if result.by else ""
     missing = ", ".join(f"{count} {name}" for name, count in result.missing.items() if count) or "nothing"
     print(

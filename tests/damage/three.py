@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import shutil
+import threading
 import time
 
 from harness.broker import run
@@ -24,6 +25,9 @@ from one import NO_LIMITS, Result, copy, damage, told, wait
 # How long the nodes have to find each other and to serve, and how long is waited for what cannot come before another node is back.
 WHOLE_S, SERVE_S = 40.0, 12.0
 LOOK_S, WAITS_S = 20.0, 3.0
+
+# How long a probe waits between two messages.
+PROBE_S = 0.02
 
 # Those whose replicas the metrics count.
 STORES = ("session", "inbox", "retain", "control")
@@ -46,10 +50,12 @@ class Staged:
     name: str
     variant = "three nodes"
     keep = None
+    # Options of the nodes.
+    sets = NO_LIMITS
 
     def __init__(self, work: pathlib.Path, _variant=None, options=()):
         self.work, self.options, self.promised, self.marks = work, options, Promised(), 0
-        self.cluster = Cluster(3, NO_LIMITS, places=Apart())
+        self.cluster = Cluster(3, self.sets, places=Apart())
         self.nodes = self.cluster.nodes
         fill(self.nodes[0].broker, self.promised, "first")
         self.cluster.settled()
@@ -197,6 +203,98 @@ class TwoNodes(Staged):
         outcome = judge.outcome_of_three(missing, said, is_whole=is_whole, ended=ended, panicked=panicked, is_hurt=are_hurt)
         first, second = (each.get("file") for each in done) if all(done) else (None, None)
         return {**done[0], "file": f"{first} and {second}"} if all(done) else {}, outcome, said, missing, "; ".join(what)
+
+
+class Probe(threading.Thread):
+    """Publishes to durable sessions, one message after the other, and keeps the longest time between two acknowledgements."""
+
+    def __init__(self, node, promised: Promised, draw):
+        super().__init__(daemon=True)
+        self.node, self.promised, self.draw = node, promised, draw
+        self.longest_s, self.sent, self.error = 0.0, 0, None
+        self.ends = threading.Event()
+
+    def run(self):
+        try:
+            with Raw(self.node.broker.port, host=self.node.place.address) as client:
+                client.connect("probe")
+                last = time.monotonic()
+                while not self.ends.wait(PROBE_S):
+                    name = self.draw.choice(list(self.promised.queues))
+                    payload = payload_of(self.draw, f"probe {name} {self.sent}")
+                    client.published(f"queue/{name}/a", payload, timeout=WHOLE_S)
+                    self.promised.queues[name].append(payload)
+                    now = time.monotonic()
+                    self.longest_s, last, self.sent = max(self.longest_s, now - last), now, self.sent + 1
+        except Exception as error:  # noqa: BLE001
+            self.error = error
+
+
+class Running(Staged):
+    """A table of the leader of a shard is damaged while all nodes run, and clients publish. Nobody reads the table but the scrub, which
+    takes two seconds a round here."""
+
+    name = "running"
+    variant = "running nodes"
+    sets = {**NO_LIMITS, "store.scrubSeconds": 2}
+
+    def control(self):
+        result = self.play(0, lambda draw: self.strike(draw, is_damaged=False))
+        assert result.outcome == judge.HARMLESS, result
+
+    def round(self, seed) -> Result:
+        return self.play(seed, lambda draw: self.strike(draw, is_damaged=True))
+
+    def strike(self, draw, *, is_damaged):
+        for node in self.nodes:
+            node.start(ready=False)
+        assert wait(lambda: self.is_settled(self.nodes), WHOLE_S), self.cluster.views(self.nodes)
+        store = draw.choice(STORES[:3])
+        hit = self.cluster.leader(store)
+        others = [node for node in self.nodes if node is not hit]
+        promised = self.promised.copy()
+        probe = Probe(draw.choice(others), promised, draw)
+        probe.start()
+        done, is_met = {}, True
+        mended = mended_by(hit)
+        if is_damaged:
+            done = flip(draw, sorted(hit.data_dir.glob(f"{store}/shard-*/tables/*")), hit.data_dir)
+            is_met = wait(lambda: mended_by(hit) > mended or has_ended(hit), WHOLE_S)
+        else:
+            wait(lambda: probe.sent >= 20, WHOLE_S)
+        wait(lambda: not is_hurt(hit), WHOLE_S)
+        probe.ends.set()
+        probe.join(WHOLE_S)
+        done = {**done, "longest_gap_s": round(probe.longest_s, 2)}
+        is_whole = self.is_settled(self.nodes)
+        with self.look(others, promised) as look:
+            missing = look.go_on(LOOK_S)
+        ended, panicked = has_ended(hit), any(map(has_panicked, self.nodes))
+        are_hurt = is_hurt(hit) or not is_met
+        hit.broker.kill()
+        by = judge.said_by(hit.broker.log_lines, hit.broker.log_text, "", 0) + (["metric"] if are_hurt else [])
+        outcome = judge.outcome_of_three(missing, by, is_whole=is_whole, ended=ended, panicked=panicked, is_hurt=are_hurt)
+        if probe.error:
+            outcome = judge.LOST
+        return done, outcome, by, missing, "; ".join([*told(hit.broker.log_text), *([repr(probe.error)] if probe.error else [])])
+
+
+def mended_by(node) -> float:
+    """How many replicas a node has had made anew."""
+    with contextlib.suppress(OSError):
+        return sum(node.broker.metric("heraldmq_store_replicas_mended_total", store=store) for store in STORES)
+    return 0.0
+
+
+def flip(draw, files, folder) -> dict:
+    """Flips a bit of one of the files, in place."""
+    file = draw.choice(files)
+    offset, bit = draw.randrange(file.stat().st_size), draw.randrange(8)
+    with file.open("r+b", buffering=0) as open_file:
+        byte = os.pread(open_file.fileno(), 1, offset)[0] ^ 1 << bit
+        os.pwrite(open_file.fileno(), bytes([byte]), offset)
+        os.fsync(open_file.fileno())
+    return {"kind": "flip", "files": "table", "file": str(file.relative_to(folder)), "offset": offset}
 
 
 class Election(Staged):
