@@ -286,3 +286,11 @@ def test_the_commits_that_are_upgraded_from_are_listed():
             for commit in listed
         ]
         assert dates == sorted(dates), "oldest first"
+
+
+def test_each_deliberate_bug_can_be_put_in():
+    """One that does not apply is found by nobody."""
+    patches = sorted((ROOT / "sim/mutations").glob("*.patch"))
+    check = ["git", "-C", str(ROOT), "apply", "--check"]
+    refused = [patch.name for patch in patches if subprocess.run([*check, patch], capture_output=True).returncode]
+    assert patches and not refused
