@@ -11,6 +11,7 @@ import os
 import pathlib
 import struct
 import subprocess
+import tempfile
 
 from .broker import BINARY, HERE, Broker
 from .wait import until
@@ -38,13 +39,20 @@ def compiled(folder: pathlib.Path) -> pathlib.Path:
     return made
 
 
+# A file system in memory.
+MEMORY = pathlib.Path("/dev/shm")
+
+
 class CountedBroker(Broker):
-    """A broker whose threads are counted. `watched`: how the names of those begin that steps wait for and that count."""
+    """A broker whose threads are counted. `watched`: how the names of those begin that steps wait for and that count. Its data is in
+    memory, so that syncs are quick: which thread writes the log, and what is answered at once, depends on that."""
 
     def __init__(self, library, folder, sets, watched=("loop-", "store-", "log")):
         self._file = folder / "counts"
         environment = {"LD_PRELOAD": str(library), "HERALD_COUNTS": str(self._file)}
-        super().__init__({"sys.intervalSeconds": 0, **sets}, binary=str(PROGRAM), env=environment)
+        self._memory = tempfile.TemporaryDirectory(prefix="heraldmq-counted-", dir=MEMORY if MEMORY.is_dir() else None)
+        data = pathlib.Path(self._memory.name, "data")
+        super().__init__({"sys.intervalSeconds": 0, **sets}, binary=str(PROGRAM), env=environment, data_dir=data)
         with self._file.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         # A thread is counted, and has its name, when it has done something.
@@ -74,10 +82,11 @@ class CountedBroker(Broker):
         return all(self._thread(slot)[2] for slot in self.watched)
 
     def totals(self) -> dict[str, tuple[int, ...]]:
-        """All counters of the watched threads, those of a kind together: `loop`, `store`, `log`."""
+        """All counters of the watched threads, those of a kind together: `loop` and `store`. The thread of the log is of the store: which of
+        the two writes the log depends on how quick the disk is."""
         kinds = collections.defaultdict(list)
         for slot, name in self.watched.items():
-            kinds[name.partition("-")[0]].append(self._thread(slot)[3:])
+            kinds["store" if name == "log" else name.partition("-")[0]].append(self._thread(slot)[3:])
         return {kind: tuple(map(sum, zip(*counters))) for kind, counters in kinds.items()}
 
     def live(self) -> dict[int, int]:
