@@ -672,6 +672,52 @@ test("charts of times may be logarithmic", () =>
     );
   }));
 
+test("damaged replicas are listed with what heals them and what a person has to do", () =>
+  at("#/nodes", async (page) => {
+    const real = (await (await page.request.get(`${server.url}api/v1/cluster`)).json()) as {
+      node: string;
+      nodes: { node: string; name: string; unusable_replicas?: number }[];
+    };
+    const other = real.nodes.find((node) => node.node !== real.node)!;
+    other.unusable_replicas = 2;
+    const damaged = [
+      {
+        store: "inbox",
+        shard: 2,
+        damage: "a block is damaged",
+        seconds: 41,
+        recovers_from: "other_replicas",
+        state: "receives the table of the leader",
+        received_bytes: 3_100_000,
+      },
+      {
+        store: "retain",
+        shard: 0,
+        damage: "a file is damaged",
+        seconds: 9,
+        recovers_from: "nothing",
+        state: "does not serve",
+        action: "make the node anew",
+      },
+    ];
+    const body = JSON.stringify({ ...real, damaged });
+    server.state.inject = (path: string) =>
+      path === "cluster" && { status: 200, headers: { "Content-Type": "application/json" }, body };
+    const rows = "table[aria-label='Damaged replicas'] tbody tr";
+    await until(page, rows);
+    assert.match(
+      await text(page, `${rows}:has-text('inbox 2')`),
+      /41 s\s+from the other replicas: receives the table of the leader, 3\.1 MB so far\s+nothing\s+a block is damaged/,
+    );
+    assert.match(
+      await text(page, `${rows}:has-text('retain 0')`),
+      /9 s\s+from nothing: does not serve\s+make the node anew\s+a file is damaged/,
+    );
+    await until(page, `main li:has-text('${other.name} has 2 replicas that cannot be used')`);
+    server.state.inject = null;
+    await page.waitForSelector(rows, { state: "detached" });
+  }));
+
 test("an eviction says what it would cost before it can be done", () =>
   at("#/nodes", async (page) => {
     await page.click("button >> text=Evict >> nth=1");

@@ -124,6 +124,28 @@ def test_flipped_bits_in_a_table_are_found_with_store_and_shard(data):
     assert "heraldmq store verify" in said
 
 
+def test_status_lists_what_is_damaged_and_what_to_do(data):
+    table = max((data / "inbox").glob("shard-*/tables/*"))
+    flip(table, 20)
+    with Broker(data_dir=data) as broker:
+        until(lambda: broker.metric("heraldmq_store_shards_stopped", store="inbox") == 1, 10, "the shard is to stop")
+        (listed,) = broker.api("/api/v1/cluster")["damaged"]
+        assert (listed["store"], listed["shard"], listed["recovers_from"]) == ("inbox", 0, "nothing")
+        assert "is damaged" in listed["damage"] and 0 <= listed["seconds"] < 60, listed
+        assert "received_bytes" not in listed
+        said = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}").stdout
+        lines = said.splitlines()
+        row = lines[next(at for at, line in enumerate(lines) if line.startswith("damaged")) + 1]
+        assert row.split()[:2] == ["inbox", "0"] and "nothing" in row and "does not serve" in row and "is damaged" in row, said
+        assert any(line.startswith("inbox 0: put a backup back") for line in lines), said
+
+
+def test_status_says_nothing_of_damage_where_there_is_none(data):
+    with Broker(data_dir=data) as broker:
+        said = run("cluster", "status", "--url", f"http://127.0.0.1:{broker.http_port}").stdout
+        assert "damaged" not in said and "damaged" not in broker.api("/api/v1/cluster"), said
+
+
 def test_flipped_bits_in_the_log_are_found_with_their_place(data):
     log = next((data / "log").rglob("*.raftlog"))
     flip(log, 69 + 8)

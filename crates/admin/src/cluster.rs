@@ -173,6 +173,42 @@ pub struct ClusterStatus {
     /// The level of the shards. `None`: the node runs a version without levels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<LevelStatus>,
+    /// Damaged replicas of the node that answers. Missing: there are none, or the node runs a version that does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamagedReplica>,
+}
+
+/// A damaged replica of a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DamagedReplica {
+    /// The store.
+    pub store: StoreName,
+    /// The number of the shard.
+    pub shard: u64,
+    /// What is damaged: a sentence.
+    pub damage: String,
+    /// For how many seconds the node has known it; since its start at most.
+    pub seconds: Seconds,
+    /// What makes the replica whole again.
+    pub recovers_from: RecoverySource,
+    /// How far that is: a sentence without its end.
+    pub state: String,
+    /// Bytes of the leader's table that have come, before they are compressed for the disk. `None`: no table is being sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// What a person has to do. `None`: nothing as long as the other nodes run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+}
+
+/// What makes a damaged replica whole again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoverySource {
+    /// The other replicas of the shard.
+    OtherReplicas,
+    /// Nothing by itself: a person has to act.
+    Nothing,
 }
 
 /// How far an upgrade is: what the shards write and do goes by a level, which is raised when each node knows it.
@@ -250,6 +286,10 @@ pub struct NodeStatus {
     /// Clients connected to it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
+    /// How many of its replicas cannot be used, or do not follow, if it says so. `GET /api/v1/cluster` at the node says of damaged ones
+    /// what becomes of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable_replicas: Option<u32>,
     /// How far its system's clock is ahead of the time that the cluster goes by, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_offset_ms: Option<i64>,

@@ -19,10 +19,11 @@ use store_state::api::{Slot, StoreId};
 
 use crate::clustered::{COMMIT, CONNECTIONS, Clustered, name_of};
 use crate::control_waiting::begin_here;
+use crate::damaged_replicas::{Others, damaged};
 use crate::drain::Drain;
 use crate::eviction;
 use crate::node::Node;
-use crate::upgrade::{LEVELS_HERE, Upgrade};
+use crate::upgrade::{FAULTS, LEVELS_HERE, Upgrade};
 use admin::cluster::{
     Change, ClusterStatus, HalfStatus, LoadStatus, Micros, NodeId, NodeState, NodeStatus, Percent,
     Rate, Reach, Refusal, Seconds, ShardStatus, SplitStatus, StoreName, Version,
@@ -105,6 +106,7 @@ impl Control {
             levels: member.info.get(LEVELS_HERE).cloned(),
             incarnation: member.incarnation,
             connections,
+            unusable_replicas: member.info.get(FAULTS).and_then(|text| text.parse().ok()),
             clock_offset_ms: self.clock_offset_ms(member.node),
         }
     }
@@ -227,6 +229,7 @@ impl ClusterControl for AloneControl {
             nodes: Vec::new(),
             shards,
             level: Some(self.upgrade.status()),
+            damaged: damaged(&self.node.store().levels, Others::None),
         }
     }
 
@@ -374,6 +377,7 @@ impl ClusterControl for Control {
                 .collect(),
             shards: shards(&self.node),
             level: Some(self.upgrade.status()),
+            damaged: damaged(&self.node.store().levels, Others::Nodes),
         }
     }
 

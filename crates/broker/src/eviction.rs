@@ -127,6 +127,7 @@ pub(crate) mod tests {
             levels: None,
             incarnation: 1,
             connections: None,
+            unusable_replicas: None,
             clock_offset_ms: None,
         };
         let shard = |(shard, voters): (u64, &&[u64])| ShardStatus {
@@ -145,6 +146,7 @@ pub(crate) mod tests {
         };
         ClusterStatus {
             level: None,
+            damaged: Vec::new(),
             cluster: Some(NodeId(9)),
             env: String::new(),
             node: NodeId(1),

@@ -25,6 +25,7 @@ mod control_age;
 mod control_changes;
 mod control_requests;
 mod control_waiting;
+mod damaged_replicas;
 mod descriptors;
 mod disk_space;
 mod drain;

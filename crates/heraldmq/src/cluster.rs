@@ -3,6 +3,7 @@
 //!
 //! Deliberately absent: whether a change is possible; the node says so.
 
+mod damaged;
 mod rebalance;
 mod resize;
 mod split_policy;
@@ -19,6 +20,7 @@ use config::Endpoint;
 use serde_json::{Value, json};
 use text_table::{Table, units::counted};
 
+use self::damaged::damaged;
 use crate::failure::Failure;
 use crate::http_port::{HttpPort, parse};
 
@@ -415,7 +417,8 @@ fn tables(status: &ClusterStatus) -> String {
     if status.nodes.is_empty() {
         let (node, shards) = (status.node, shards(&status.shards));
         let level = level(status);
-        return format!("node {node} runs alone{level}\n\n{shards}");
+        let damaged = damaged(status);
+        return format!("node {node} runs alone{level}\n\n{shards}{damaged}");
     }
     let cluster = status
         .cluster
@@ -423,7 +426,8 @@ fn tables(status: &ClusterStatus) -> String {
     let env = &status.env;
     let (nodes, shards) = (nodes(status), shards(&status.shards));
     let level = level(status);
-    format!("cluster {cluster}, env {env}{level}\n\n{nodes}\n{shards}")
+    let damaged = damaged(status);
+    format!("cluster {cluster}, env {env}{level}\n\n{nodes}\n{shards}{damaged}")
 }
 
 /// The level behind what else is said of the cluster; an earlier version of the broker says none.

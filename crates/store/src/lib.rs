@@ -40,6 +40,7 @@ mod storage;
 
 pub use api::catching_up::{CatchingUp, LateReplica};
 pub use api::control::{AuditPart, BeginError, CONTROL_OPEN_FILES, ControlStore};
+pub use api::damaged::DamagedReplica;
 pub use api::error::OpenError;
 pub use api::inspect::{Holding, Inspection, Look, SessionPage};
 pub use api::levels::{Levels, NodeLevels, ReplicaFault};
@@ -65,6 +66,7 @@ pub use scrub::counters::ScrubStats;
 pub use shard::load::{
     Busyness, HalfLoad, HalfSlot, HotSlot, Operations, Percent, Rate, ShardCost, ShardLoad, Total,
 };
+pub use shard::recovery::{Recovery, RecoveryWait};
 #[cfg(feature = "simulation")]
 pub use simulation::Replica;
 pub use splitting::model::{Played, SCENES, play};
@@ -79,6 +81,7 @@ pub use storage::recover::{
     Accepted, LostShards, Others, Outcome, Recovered, accept_damage, recover,
 };
 pub use storage::retained_forecast::{RetainedForecast, forecast_retained};
+pub use storage::snapshot::ReceivedBytes;
 pub use storage::survey::{
     Finding, LogSurvey, NodeSurvey, ShardLog, ShardSurvey, StoreSurvey, survey,
 };

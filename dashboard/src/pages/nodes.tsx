@@ -1,9 +1,10 @@
 // Can I take this one down?
 import { useEffect, useState } from "preact/hooks";
-import type { NodeChange, NodeRow, ShardRow } from "../api/api.types";
+import type { ClusterStatus, NodeChange, NodeRow, ShardRow } from "../api/api.types";
 import { ask, get, missingOf, post, problemOf, remove, type Problem } from "../api/api";
 import { startedAt } from "../api/clock";
 import { commandOf } from "../words/command";
+import { damagedOf, elsewhere, knownFor, recovery } from "../words/damaged";
 import { Action, Confirm } from "../parts/dialog";
 import { bytes, count, duration, plural, share, unknown, visible } from "../words/format";
 import { Failed, Head, isStale } from "../parts/notices";
@@ -18,6 +19,7 @@ export function Nodes() {
   const [quick, setQuick] = useState(false);
   const nodes = usePolled((abort) => get("/nodes", {}, {}, abort), quick ? 2000 : 5000, []);
   const shards = usePolled((abort) => get("/shards", {}, {}, abort), 10_000, []);
+  const cluster = usePolled((abort) => get("/cluster", {}, {}, abort), 10_000, []);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [change, setChange] = useState<{ node: NodeRow; what: "drain" | "evict" } | null>(null);
   const rows = [...(nodes.value?.items ?? [])].sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
@@ -107,6 +109,7 @@ export function Nodes() {
           },
         ]}
       />
+      <Damaged status={cluster.value} stale={isStale(cluster)} />
       <details class="panel">
         <summary>Add a node</summary>
         <p>
@@ -217,6 +220,42 @@ function Checks({ row, shards, partial }: { row: NodeRow; shards: ShardRow[]; pa
           </li>
         ))}
       </ul>
+    </>
+  );
+}
+
+/** Damaged replicas of the node that answers, and other nodes that have some. Nothing if there are none. */
+function Damaged({ status, stale }: { status: ClusterStatus | null | undefined; stale: boolean }) {
+  const rows = damagedOf(status);
+  const others = elsewhere(status);
+  if (rows.length + others.length === 0) return null;
+  return (
+    <>
+      <h2 class="section-title">Damaged replicas</h2>
+      {rows.length > 0 && (
+        <Table
+          label="Damaged replicas"
+          rows={rows}
+          keyOf={(row) => `${row.store} ${row.shard}`}
+          stale={stale}
+          columns={[
+            { head: "Shard", width: 16, cell: (row) => `${row.store} ${row.shard}` },
+            { head: "Known for", width: 12, figure: true, cell: knownFor },
+            { head: "Recovers", width: 44, cell: recovery },
+            { head: "What to do", width: 40, cell: (row) => (row.action ? visible(row.action) : "nothing") },
+            { head: "Damage", cell: (row) => visible(row.damage) },
+          ]}
+        />
+      )}
+      {others.length > 0 && (
+        <ul class="checks">
+          {others.map((text) => (
+            <li key={text}>
+              <State is="degraded" say={text} />
+            </li>
+          ))}
+        </ul>
+      )}
     </>
   );
 }

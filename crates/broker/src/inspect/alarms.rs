@@ -257,10 +257,12 @@ mod tests {
             levels: None,
             incarnation: 1,
             connections: None,
+            unusable_replicas: None,
             clock_offset_ms: None,
         };
         let status = |own: u64, first: Reach| ClusterStatus {
             level: None,
+            damaged: Vec::new(),
             cluster: None,
             env: String::new(),
             node: NodeId(own),

@@ -173,6 +173,7 @@ pub(super) mod tests {
             levels: None,
             incarnation: 1,
             connections: None,
+            unusable_replicas: None,
             clock_offset_ms: None,
         }
     }
@@ -180,6 +181,7 @@ pub(super) mod tests {
     pub(crate) fn status_of(nodes: Vec<NodeStatus>) -> ClusterStatus {
         ClusterStatus {
             level: None,
+            damaged: Vec::new(),
             cluster: None,
             env: String::new(),
             node: NodeId(1),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store_state::Level;
 use store_state::api::{PerStore, ShardNumber, StoreId};
 
+use crate::api::damaged::DamagedReplica;
 use crate::peers::known::KnownPeers;
 use crate::storage::folder::Folder;
 
@@ -39,6 +40,9 @@ pub(super) trait LeveledShards: Send + Sync {
 
     /// The replicas here that do not serve or do not follow.
     fn faults(&self) -> Vec<ReplicaFault>;
+
+    /// The replicas here that are damaged, and what becomes of them.
+    fn damaged(&self) -> Vec<DamagedReplica>;
 
     /// What comparisons have found of the replicas here in the last hour.
     fn differences(&self) -> Vec<ReplicaFault>;
@@ -78,6 +82,13 @@ impl Levels {
     pub fn faults(&self) -> Vec<ReplicaFault> {
         let shards = self.shards.iter();
         shards.flat_map(|(_, shards)| shards.faults()).collect()
+    }
+
+    /// The replicas here that are damaged, and what makes each whole again.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<DamagedReplica> {
+        let shards = self.shards.iter();
+        shards.flat_map(|(_, shards)| shards.damaged()).collect()
     }
 
     /// The replicas here that were found in the last hour to hold something else than the others, and what became of them.

@@ -11,6 +11,7 @@
 pub(crate) mod catching_up;
 pub(crate) mod cluster;
 pub(crate) mod control;
+pub(crate) mod damaged;
 pub(crate) mod error;
 mod inbox;
 pub(crate) mod inspect;

@@ -12,6 +12,7 @@ use store_state::api::{ShardNumber, ShardRef, ShardRefs, Slot};
 use store_state::{ChildShard, CorrelationId, Level, SlotRange};
 
 use crate::api::catching_up::CatchingUpShards;
+use crate::api::damaged::DamagedReplica;
 use crate::api::levels::{LeveledShards, ReplicaFault};
 use crate::api::listener::Listener;
 use crate::api::shard_info::ShardInfo;
@@ -27,6 +28,7 @@ use crate::shard::request::{weigh, work};
 use crate::shard::shards::{Ask, Given, Shards};
 use crate::shard::work::Work;
 use crate::storage::digest::Holds;
+use crate::storage::snapshot::TableOwner as _;
 
 /// The shards of one store.
 pub(super) struct ShardSet<M: Kind> {
@@ -416,6 +418,21 @@ impl<M: Kind> LeveledShards for ShardSet<M> {
 
     fn faults(&self) -> Vec<ReplicaFault> {
         self.faulty(|shard| shard.fault.get())
+    }
+
+    fn damaged(&self) -> Vec<DamagedReplica> {
+        let known = self.shards.load();
+        let damaged = known.iter().filter_map(|shard| {
+            let (damage, age, recovery) = shard.recovery.get()?;
+            Some(DamagedReplica {
+                store: M::STORE,
+                shard: shard.number,
+                damage,
+                age,
+                recovery,
+            })
+        });
+        damaged.collect()
     }
 
     fn differences(&self) -> Vec<ReplicaFault> {

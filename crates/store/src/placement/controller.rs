@@ -36,6 +36,7 @@ use crate::shard::apply::Replica;
 use crate::shard::checkpoint::{Written, checkpoint, write_checkpoint};
 use crate::shard::handle::Shard;
 use crate::shard::request::{OVERHEAD, single, work};
+use crate::storage::snapshot::TableOwner as _;
 
 /// Entries of a shard that stay in the log behind its checkpoint, whoever may want them: a thousand entries
 /// can be half a gigabyte.
@@ -589,6 +590,7 @@ impl<M: Kind> ReplicaController<M> {
             "the replica here is removed: other nodes have the shard"
         );
         self.shard.fault.clear();
+        self.shard.recovery.clear();
         if let Some(parent) = parent {
             parent.is_seeded();
         }

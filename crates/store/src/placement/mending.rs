@@ -30,7 +30,9 @@ use crate::node::services::NodeServices;
 use crate::placement::controller::{NEWS, ReplicaController};
 use crate::placement::healing::{clear_table, tell};
 use crate::shard::handle::Shard;
+use crate::shard::recovery::{Recovery, RecoveryWait};
 use crate::storage::digest::LogIndex;
+use crate::storage::snapshot::TableOwner as _;
 use crate::storage::tables::{Tables, TablesError};
 
 /// How long a replica is left closed before it is made anew: the first time, the second, and so on; the last one from then on.
@@ -82,36 +84,6 @@ impl From<TablesError> for OpenError {
     }
 }
 
-/// What a closed replica waits for before it is made anew.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Wait {
-    /// Its pause, since it was damaged before.
-    Pause,
-    /// No other node says that it leads the shard.
-    Leader,
-    /// The leader does not count this node among the members.
-    Membership,
-    /// This voter is down.
-    Node(u64),
-    /// The voters have not confirmed that they have everything that is here.
-    Voters,
-    /// A shard that was split off begins with the table here, or the replica here begins with another one's.
-    Split,
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pause => f.write_str("waits before it is made anew again"),
-            Self::Leader => f.write_str("waits until another node leads the shard"),
-            Self::Membership => f.write_str("waits until the leader has this node as a member"),
-            Self::Node(node) => write!(f, "waits for node {node:016x}"),
-            Self::Voters => f.write_str("waits until the other nodes confirm that they have all"),
-            Self::Split => f.write_str("waits for a split of the shard"),
-        }
-    }
-}
-
 /// How often the replica was damaged, or could not be made anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Failures(usize);
@@ -131,7 +103,7 @@ struct Hurt {
     ask_at: Instant,
     questions: Questions,
     /// What people were told that it waits for.
-    told: Option<Wait>,
+    told: Option<RecoveryWait>,
 }
 
 /// | stage | input | then |
@@ -245,6 +217,8 @@ impl Mending {
     ) {
         shard.tell_damage(&what);
         if services.known_peers.network.is_some() {
+            let pause = Recovery::Waits(RecoveryWait::Pause);
+            shard.recovery.handle_step(pause);
             self.handle_damage(what, Instant::now());
         }
     }
@@ -271,20 +245,20 @@ impl Mending {
             unreachable!("only of a damaged replica it is asked what the others have");
         };
         let Some((_, lead)) = lead else {
-            return Err(NotYet::Waits(Wait::Leader));
+            return Err(NotYet::Waits(RecoveryWait::Leader));
         };
         if now < hurt.not_before {
-            return Err(NotYet::Waits(Wait::Pause));
+            return Err(NotYet::Waits(RecoveryWait::Pause));
         }
         if !lead.voters.contains(&node) && !lead.learners.contains(&node) {
-            return Err(NotYet::Waits(Wait::Membership));
+            return Err(NotYet::Waits(RecoveryWait::Membership));
         }
         let is_down = |voter: &&u64| **voter != node && !known.is_up(**voter);
         if let Some(voter) = lead.voters.iter().find(is_down) {
-            return Err(NotYet::Waits(Wait::Node(*voter)));
+            return Err(NotYet::Waits(RecoveryWait::Node(*voter)));
         }
         if shard.is_seeding() || has_origin {
-            return Err(NotYet::Waits(Wait::Split));
+            return Err(NotYet::Waits(RecoveryWait::Split));
         }
         let last = services.log.last_index(shard.group());
         let last = last.map_err(|error| NotYet::Failed(error.to_string()))?;
@@ -295,7 +269,7 @@ impl Mending {
         if hurt.is_question_due(now) {
             tell::<M>(shard.number, services, shard.comparison.stopping());
         }
-        Err(NotYet::Waits(Wait::Voters))
+        Err(NotYet::Waits(RecoveryWait::Voters))
     }
 
     /// It is tried again, after a longer pause.
@@ -307,11 +281,14 @@ impl Mending {
             "the damaged replica here cannot be made anew for now"
         );
         shard.fault.note(&error);
+        shard.recovery.handle_damage(&error);
+        let pause = Recovery::Waits(RecoveryWait::Pause);
+        shard.recovery.handle_step(pause);
         self.handle_damage(error, Instant::now());
     }
 
     /// Says what the replica waits for, if that has changed.
-    fn tell_wait<M: Kind>(&mut self, shard: &Shard<M>, wait: Wait) {
+    fn tell_wait<M: Kind>(&mut self, shard: &Shard<M>, wait: RecoveryWait) {
         if let Stage::Hurt(hurt) = &mut self.stage
             && hurt.told.as_ref() != Some(&wait)
         {
@@ -323,6 +300,7 @@ impl Mending {
                 "the replica here is damaged, and is to be made anew from the other nodes"
             );
             shard.fault.note(&format!("{wait}: {}", hurt.what));
+            shard.recovery.handle_step(Recovery::Waits(wait.clone()));
             hurt.told = Some(wait);
         }
     }
@@ -330,7 +308,11 @@ impl Mending {
     /// Looks how far the replica is that was made anew.
     pub(super) fn look_after<M: Kind>(&mut self, shard: &Shard<M>, group: &Group<Command>) {
         let applied = LogIndex(group.applied_mark().index().unwrap_or(0));
-        if self.handle_applied(applied) {
+        let is_mended = self.handle_applied(applied);
+        if matches!(self.stage, Stage::Whole) {
+            shard.recovery.clear();
+        }
+        if is_mended {
             shard.stats.mended.fetch_add(1, Ordering::Relaxed);
             shard.fault.clear();
             tracing::info!(
@@ -350,7 +332,7 @@ impl Mending {
 
 /// Why a replica is not made anew now.
 enum NotYet {
-    Waits(Wait),
+    Waits(RecoveryWait),
     /// It cannot be.
     Failed(String),
 }
@@ -378,6 +360,8 @@ impl<M: Kind> ReplicaController<M> {
             // If the process ends here, the next leader that sends something has the table set aside (`open_invited`).
             let tables = self.services.tables_of::<M>();
             clear_table(tables, self.shard.number, Tables::set_aside).await?;
+            // The leader may send the table as soon as the replica is open.
+            self.shard.recovery.handle_step(Recovery::RECEIVES);
             self.open(Birth::Invited).await.map_err(|error| {
                 self.shard.close();
                 error.to_string()

@@ -36,13 +36,14 @@ use crate::shard::load::{
 use crate::shard::outbox::{Outbox, SplitOff};
 use crate::shard::queue::RequestQueue;
 use crate::shard::rebuild::Rebuild;
+use crate::shard::recovery::RecoveryStatus;
 use crate::shard::request::weigh;
 use crate::shard::routing::ShardRouting;
 use crate::shard::shards::{Shards, note_level};
 use crate::shard::split::{Birth, Seeding};
 use crate::shard::unsettled::Unsettled;
 use crate::shard::work::Work;
-use crate::storage::snapshot::TableOwner;
+use crate::storage::snapshot::{ReceivedBytes, TableOwner};
 use crate::storage::tables::ShardTable;
 
 /// Bytes that only memory and log hold, above which a checkpoint begins.
@@ -97,6 +98,8 @@ pub(crate) struct Shard<M: Kind> {
     pub(crate) comparison: Comparison,
     /// What is wrong with the replica here.
     pub(crate) fault: Fault,
+    /// What is damaged of the replica here, and what makes it whole.
+    pub(crate) recovery: RecoveryStatus,
     /// Damage that was met since the shard was opened.
     pub(crate) damage: Damage,
     pub(crate) stats: ShardCounters,
@@ -153,6 +156,7 @@ impl<M: Kind> Shard<M> {
             rebuild: Rebuild::default(),
             comparison: Comparison::default(),
             fault: Fault::default(),
+            recovery: RecoveryStatus::default(),
             damage: Damage::default(),
             stats: ShardCounters::default(),
         })
@@ -391,6 +395,7 @@ impl<M: Kind> Shard<M> {
             "a shard does not serve: its data cannot be used"
         );
         self.fault.note(error);
+        self.recovery.handle_damage(error);
         self.close();
     }
 
@@ -606,8 +611,12 @@ impl<M: Kind> TableOwner for Shard<M> {
         state.as_ref().is_some_and(|state| state.parent.is_some())
     }
 
-    fn has_children_without_table(&self) -> bool {
-        self.is_seeding()
+    fn handle_received(&self, bytes: ReceivedBytes) {
+        self.recovery.handle_received(bytes);
+    }
+
+    fn is_seeding(&self) -> bool {
+        !self.seeding.is_over()
     }
 
     fn replace(&self, mark: &Mark, replace: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

@@ -35,6 +35,7 @@ pub(crate) mod queue;
 pub(crate) mod queues;
 mod raise;
 pub(crate) mod rebuild;
+pub(crate) mod recovery;
 mod refuse;
 mod replies;
 pub(crate) mod request;

@@ -221,11 +221,6 @@ impl<M: Kind> Shard<M> {
         });
     }
 
-    /// Whether a child of it has no tables yet.
-    pub(crate) fn is_seeding(&self) -> bool {
-        !self.seeding.is_over()
-    }
-
     /// Applies an entry that splits the shard. `before`: the position of the state before it, and the members there.
     pub(super) fn split(
         self: &Arc<Self>,

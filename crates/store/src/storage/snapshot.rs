@@ -11,6 +11,10 @@ use crate::storage::tables::{ShardTable, TableReader, TableWriter};
 /// Bytes of a chunk.
 const CHUNK: usize = 256 * 1024;
 
+/// How many bytes of another replica's tables have come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReceivedBytes(pub u64);
+
 /// Has the tables of a shard, and can have them replaced.
 pub(crate) trait TableOwner: Send + Sync + 'static {
     /// The table; `None`: the shard is closed, or has none yet.
@@ -20,7 +24,10 @@ pub(crate) trait TableOwner: Send + Sync + 'static {
     fn has_no_table_yet(&self) -> bool;
 
     /// Whether a shard that was split off of this one begins with the table, and has none of its own yet.
-    fn has_children_without_table(&self) -> bool;
+    fn is_seeding(&self) -> bool;
+
+    /// Of another replica's tables that are being sent, so many bytes have come; 0: a transfer begins.
+    fn handle_received(&self, bytes: ReceivedBytes);
 
     /// `replace` puts another replica's tables into the place of these; the state follows them.
     ///
@@ -52,14 +59,16 @@ impl<S: TableOwner> Tables for ShardTables<S> {
     }
 
     fn receive(&self) -> io::Result<Box<dyn SnapshotWriter>> {
-        if self.shard.has_children_without_table() {
+        if self.shard.is_seeding() {
             return Err(io::Error::other("a child of the shard has no table yet"));
         }
         let table = self.shard.table().ok_or_else(closed)?;
+        self.shard.handle_received(ReceivedBytes::default());
         Ok(Box::new(Writer {
             shard: Arc::clone(&self.shard),
             folder: Arc::clone(&self.folder),
             writer: table.receive().map_err(io::Error::other)?,
+            received: ReceivedBytes::default(),
         }))
     }
 }
@@ -87,11 +96,15 @@ struct Writer<S> {
     shard: Arc<S>,
     folder: Arc<Folder>,
     writer: TableWriter,
+    received: ReceivedBytes,
 }
 
 impl<S: TableOwner> SnapshotWriter for Writer<S> {
     fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
-        self.writer.write(chunk)
+        self.writer.write(chunk)?;
+        self.received.0 += chunk.len() as u64;
+        self.shard.handle_received(self.received);
+        Ok(())
     }
 
     fn finish(self: Box<Self>, mark: &Mark) -> io::Result<()> {
@@ -99,6 +112,7 @@ impl<S: TableOwner> SnapshotWriter for Writer<S> {
             shard,
             folder,
             writer,
+            received: _,
         } = *self;
         if writer.has_descriptor() {
             // The shard was split elsewhere, or made by a split.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use store::{Options, Tables, TablesOptions};
+use store::{DamagedReplica, Options, Recovery, RecoveryWait, Tables, TablesOptions};
 use store_state::api::{Failure, Read, Store as _, StoreId};
 use store_state::inbox::{Done, InboxOp, InboxReply};
 use store_state::retain::RetainReply;
@@ -221,6 +221,11 @@ fn faults(node: &Node) -> Vec<(StoreId, u16, String)> {
     faults.collect()
 }
 
+/// What is damaged at a node.
+fn damaged(node: &Node) -> Vec<DamagedReplica> {
+    node.store.levels.damaged()
+}
+
 /// Shard 2 of the inbox store is stopped, and says why; all others serve.
 fn check_inboxes(node: &Node, epochs: &[u64; 4]) {
     until("the shard is closed", || !faults(node).is_empty());
@@ -229,6 +234,13 @@ fn check_inboxes(node: &Node, epochs: &[u64; 4]) {
     let (store, shard, why) = &said[0];
     assert_eq!((*store, *shard), (StoreId::Inbox, 2));
     assert!(why.contains("is damaged"), "{why}");
+    let listed = damaged(node);
+    let [replica] = &listed[..] else {
+        panic!("one replica is damaged: {listed:?}");
+    };
+    assert_eq!((replica.store, replica.shard), (StoreId::Inbox, 2));
+    assert!(replica.damage.contains("is damaged"), "{replica:?}");
+    assert_eq!(replica.recovery, Recovery::Nothing, "nobody else has it");
     assert_eq!(stopped(node), 1);
     for (shard, (client, epoch)) in names("client").iter().zip(epochs).enumerate() {
         let expected = match shard {
@@ -323,6 +335,7 @@ fn check_mended(cluster: &Cluster, at: usize) {
         mended(cluster.node(at)) == (0, 1)
     });
     assert_eq!(faults(cluster.node(at)), []);
+    assert_eq!(damaged(cluster.node(at)), []);
     assert_eq!(stopped(cluster.node(at)), 0);
     let kept = cluster.folders[at]
         .path()
@@ -408,6 +421,16 @@ fn a_damaged_replica_keeps_what_it_has_while_another_voter_is_down() {
             why.contains("until another node leads") || why.contains(&format!("{down:016x}"))
         };
         said.iter().any(|(_, _, why)| waits(why))
+    });
+    until("the list says what the replica waits for", || {
+        let listed = damaged(cluster.node(at));
+        let waits = [RecoveryWait::Leader, RecoveryWait::Node(down)].map(Recovery::Waits);
+        let is_it = |replica: &DamagedReplica| {
+            (replica.store, replica.shard) == (StoreId::Inbox, 0)
+                && replica.damage.contains("is damaged")
+                && waits.contains(&replica.recovery)
+        };
+        listed.len() == 1 && is_it(&listed[0])
     });
     let folder = cluster.folders[at].path().join("inbox");
     assert!(!folder.join("damaged").exists());

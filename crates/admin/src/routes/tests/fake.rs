@@ -207,10 +207,12 @@ pub(super) fn status() -> ClusterStatus {
         levels: None,
         incarnation: 3,
         connections,
+        unusable_replicas: None,
         clock_offset_ms: connections.map(|_| -3),
     };
     ClusterStatus {
         level: None,
+        damaged: Vec::new(),
         cluster: Some(NodeId(0xabc)),
         env: "Test".to_owned(),
         node: one,
